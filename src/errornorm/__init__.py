@@ -1,0 +1,25 @@
+"""Robust training of text-generation models on noisy data: exact, fused Error Norm Truncation for PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .surface import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    # Torch is imported with the first name that is used: the command line answers --help without it.
+    if name == "surface" or (name.startswith("__") and name != "__all__"):
+        raise AttributeError(name)
+    surface = importlib.import_module(".surface", __name__)
+    if name == "__all__" or name in surface.__all__:
+        return getattr(surface, name)
+    raise AttributeError(f"module 'errornorm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*importlib.import_module(".surface", __name__).__all__, "__version__"]

@@ -1,0 +1,169 @@
+"""Cutoffs: which units are dropped, given their scores (higher is more suspicious).
+
+A cutoff is a handful of pure functions around a state. `observe` folds a training batch into it, also before
+truncation starts; `settle` closes an optimizer step, and is where ranks meet; `drop` decides for this batch; `preview`
+opens a batch of `total` units and says, a fair part of it at a time, what `drop` will probably decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import ranks
+
+Scope = Literal["batch", "global", "running"]
+State = dict[str, Tensor]
+Probably = Callable[[Tensor], Tensor]  # scores -> which of them are probably dropped
+BINS = 8192
+DECAY = 0.9  # of the running histogram, per optimizer step
+
+
+class Dropped(NamedTuple):
+    mask: Tensor  # [units]
+    cutoff: Tensor  # scalar: what is above it is dropped (of equal scores at a fraction's cutoff, perhaps some)
+
+
+def _same(state: State) -> State:
+    return state
+
+
+def _ignore(scores: Tensor, state: State) -> State:
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class Cutoff:
+    drop: Callable[[Tensor, State], Dropped]
+    preview: Callable[[State, int], Probably]
+    observe: Callable[[Tensor, State], State] = _ignore
+    settle: Callable[[State], State] = _same
+    init: Callable[[], State] = dict
+
+
+def fixed(value: float) -> Cutoff:
+    """Drop whatever scores above a number."""
+
+    def drop(scores: Tensor, state: State) -> Dropped:
+        return Dropped(scores > value, scores.new_tensor(value))
+
+    return Cutoff(drop, lambda state, total: lambda scores: scores > value)
+
+
+def top(scores: Tensor, count: int) -> Dropped:
+    """Exactly `count` of them, the highest; of equal scores the earlier ones. The cutoff is the highest score kept."""
+    if count <= 0:
+        return Dropped(torch.zeros_like(scores, dtype=torch.bool), scores.new_tensor(math.inf))
+    edge = scores.kthvalue(len(scores) - count + 1).values
+    above, tied = scores > edge, scores == edge
+    mask = above | (tied & (tied.cumsum(0) <= count - above.sum()))
+    kept = scores[~mask]
+    return Dropped(mask, kept.max() if len(kept) else scores.new_tensor(-math.inf))
+
+
+def top_fraction(fraction: float, everywhere: bool = False) -> Cutoff:
+    """Drop exactly floor(fraction * units) units of this batch, on this rank or over all ranks together."""
+
+    def drop(scores: Tensor, state: State) -> Dropped:
+        everyone, start = ranks.gather(scores) if everywhere else (scores, 0)
+        mask, cutoff = top(everyone, int(fraction * len(everyone)))
+        return Dropped(mask[start : start + len(scores)], cutoff)
+
+    def preview(state: State, total: int) -> Probably:
+        """Rank among those seen so far. When unsure drop: keeping wrongly costs four times as much."""
+        seen: list[Tensor] = []
+
+        def probably(scores: Tensor) -> Tensor:
+            seen.insert(0, scores)
+            sample = torch.cat(seen)
+            doubt = max(0.0, 1 / max(1, len(sample)) - 1 / max(1, total))
+            share = min(1.0, fraction + math.sqrt(fraction * (1 - fraction) * doubt))
+            return top(sample, int(share * len(sample))).mask[: len(scores)]
+
+        return probably
+
+    return Cutoff(drop, preview)
+
+
+def running_fraction(fraction: float, bounds: tuple[float, float]) -> Cutoff:
+    """Drop the top fraction of a fading histogram of the *previous* optimizer steps.
+
+    Counts add up over micro-batches, and over ranks at the end of a step: it does not matter how a batch is split.
+    The cutoff is the edge of a bin whose dropped share is nearest to the fraction: where a single bin holds more than
+    that (all norms are about 1 at first), nothing is dropped rather than everything.
+    """
+    low, high = bounds
+
+    def bins(scores: Tensor) -> Tensor:
+        return ((scores.double() - low) * (BINS / (high - low))).long().clamp_(0, BINS - 1)
+
+    def init() -> State:
+        return {
+            "pending": torch.zeros(BINS, dtype=torch.int64),
+            "counts": torch.zeros(BINS, dtype=torch.float64),
+        }
+
+    def observe(scores: Tensor, state: State) -> State:
+        new = torch.bincount(bins(scores), minlength=BINS)
+        return state | {"pending": state["pending"].to(new.device) + new}
+
+    def settle(state: State) -> State:
+        new = ranks.add(state["pending"])
+        return {"pending": torch.zeros_like(new), "counts": state["counts"].to(new.device) * DECAY + new}
+
+    def edge(state: State) -> Tensor:
+        """The number of the lowest bin that is dropped."""
+        counts = state["counts"]
+        above = torch.cat([counts.flip(0).cumsum(0).flip(0), counts.new_zeros(1)])
+        miss = (above - fraction * counts.sum()).abs()
+        return BINS - miss.flip(0).argmin()  # of equal ones the highest: drop less
+
+    def drop(scores: Tensor, state: State) -> Dropped:
+        lowest = edge(state).to(scores.device)
+        return Dropped(bins(scores) >= lowest, low + lowest * ((high - low) / BINS))
+
+    def preview(state: State, total: int) -> Probably:
+        return lambda scores: drop(scores, state).mask
+
+    return Cutoff(drop, preview, observe, settle, init)
+
+
+def window_fraction(fraction: float, size: int, least: int) -> Cutoff:
+    """Drop what scores above the (1 - fraction) quantile of the last `size` units of previous steps, over all ranks.
+
+    Nothing is dropped before `least` units were seen.
+    """
+
+    def init() -> State:
+        return {"window": torch.zeros(0), "pending": torch.zeros(0)}
+
+    def observe(scores: Tensor, state: State) -> State:
+        return state | {"pending": torch.cat([state["pending"].to(scores.device), scores.float()])[-size:]}
+
+    def settle(state: State) -> State:
+        new, _ = ranks.gather(state["pending"])
+        window = torch.cat([state["window"].to(new.device), new.sort().values])  # sorted: any split, one order
+        return {"window": window[-size:], "pending": new[:0].clone()}
+
+    def drop(scores: Tensor, state: State) -> Dropped:
+        window = state["window"].to(scores.device)
+        enough = len(window) >= max(1, least)
+        cutoff = window.quantile(1 - fraction) if enough else scores.new_tensor(math.inf)
+        return Dropped(scores > cutoff, cutoff)
+
+    def preview(state: State, total: int) -> Probably:
+        return lambda scores: drop(scores, state).mask
+
+    return Cutoff(drop, preview, observe, settle, init)
+
+
+def fraction_of(fraction: float, scope: Scope, bounds: tuple[float, float]) -> Cutoff:
+    """The cutoff of a fraction, by the population that it is a fraction of."""
+    if scope == "running":
+        return running_fraction(fraction, bounds)
+    return top_fraction(fraction, everywhere=scope == "global")

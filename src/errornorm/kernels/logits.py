@@ -1,0 +1,92 @@
+"""Logits are given: a cache-friendly pass for the statistics, another for the gradient, no (N, V) copy kept.
+
+Shapes: N scored tokens of M positions, V vocabulary, R rows of one block.
+
+Plain cross-entropy keeps the log-probabilities of all tokens for backward. Here backward reads the logits again, so
+the gradient is the only (M, V) tensor, and with `overwrite` it takes the place of the logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..head import Scored, widened
+from ..partials import finish, slope
+from ..stats import ALWAYS, COLUMNS, EVERY, TokenStats
+from .rows import Stage, TorchRows
+
+BLOCK = 2**20  # elements that are widened and folded at a time
+
+
+def _blocks(num: int, vocab: int) -> Iterator[slice]:
+    size = max(1, BLOCK // max(1, vocab))
+    return (slice(i, i + size) for i in range(0, num, size))
+
+
+class _LogitsStats(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, scored: Scored, needs: frozenset[str], overwrite: bool, stage: Stage
+    ) -> tuple[Tensor, ...]:
+        names = [name for name in COLUMNS if name in needs | ALWAYS]
+        vocab = logits.shape[1]
+        seen = []
+        with torch.autocast(logits.device.type, enabled=False):
+            for rows in _blocks(len(scored), vocab):
+                z = widened(logits[scored.index[rows]])
+                stats = finish(stage.fold_(z, scored.targets[rows], needs).partial, vocab, needs)
+                seen.append([stats.columns()[name] for name in names])
+        empty = widened(logits.new_empty(0))
+        columns = [torch.cat(c) for c in zip(*seen, strict=True)] or [empty.clone() for _ in names]
+        ctx.save_for_backward(logits, scored.index, scored.targets, *columns)
+        ctx.names, ctx.overwrite, ctx.stage = names, overwrite, stage
+        ctx.set_materialize_grads(False)
+        return tuple(columns)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        logits, index, targets, *columns = ctx.saved_tensors
+        stats = TokenStats(**dict(zip(ctx.names, columns, strict=True)))
+        grad = TokenStats(**{n: g for n, g in zip(ctx.names, grads, strict=True) if g is not None})
+        out = logits.detach() if ctx.overwrite else torch.zeros_like(logits)
+        with torch.autocast(logits.device.type, enabled=False):
+            if ctx.overwrite:
+                ignored = torch.ones(len(out), dtype=torch.bool, device=out.device).index_fill_(0, index, False)
+                out[ignored] = 0.0
+            for rows in _blocks(len(index), logits.shape[1]):
+                _grad_block(
+                    out, logits, Scored(index[rows], targets[rows]), stats.map(lambda c: c[rows]),  # noqa: B023
+                    grad.map(lambda c: c[rows]), ctx.stage,  # noqa: B023
+                )  # fmt: skip
+        return out, None, None, None, None
+
+
+def _grad_block(out: Tensor, logits: Tensor, scored: Scored, stats: TokenStats, grad: TokenStats, stage: Stage) -> None:
+    vocab = logits.shape[1]
+    used = torch.stack([*grad.columns().values(), torch.zeros_like(stats.nll)]).any(0)
+    out[scored.index[~used]] = 0.0
+    index, stats, grad = scored.index[used], stats.take(used), grad.take(used)
+    folded = stage.fold_(widened(logits[index]), scored.targets[used], frozenset())
+    to_p = -torch.expm1(-stats.nll) / folded.partial.mass
+    factor, target = stage.grad_(folded, to_p, slope(stats, grad), vocab)
+    dz = folded.z.mul_(factor.unsqueeze(1)).scatter_add_(1, folded.column.unsqueeze(1), target.unsqueeze(1))
+    out[index] = dz.to(out.dtype)
+
+
+def of_logits(
+    logits: Tensor,
+    scored: Scored,
+    needs: frozenset[str] = EVERY,
+    overwrite: bool = False,
+    stage: Stage | None = None,
+) -> TokenStats:
+    # A leaf is the caller's own parameter: its gradient must not be itself.
+    overwrite = overwrite and not logits.is_leaf
+    columns = _LogitsStats.apply(logits, scored, needs, overwrite, stage or TorchRows())  # type: ignore[no-untyped-call]
+    return TokenStats(**dict(zip((n for n in COLUMNS if n in needs | ALWAYS), columns, strict=True)))

@@ -1,0 +1,278 @@
+"""Speculate and correct: run backward in forward on a guess, then again on what the guess got wrong.
+
+Shapes: N scored tokens of M positions, D hidden size, V vocabulary, R rows of one chunk.
+
+The gradient is linear in the upstream gradient g of the statistics. So forward, which has the logits of a chunk at
+hand, already adds up the gradient of a guess of g; backward scales that sum and adds the gradient of
+(g - scale * guess), which is zero for most rows. Exact whatever the guess was: a bad guess costs time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..head import Head, Scored
+from ..partials import Partial, finish, slope
+from ..stats import ALWAYS, COLUMNS, EVERY, Guess, TokenStats
+from .rows import Folded, Stage
+
+BUFFER = 2**23  # elements of the one buffer of logits: 32 MB
+MIN_ROWS, MAX_ROWS = 128, 512  # fewer rows: repacking the weight for each product dominates
+NOISE = 8  # a guess is right if it is off by no more than this many roundings
+
+
+class Ranks(Protocol):
+    """What crosses ranks when the vocabulary is split over them."""
+
+    def merge(self, partial: Partial) -> Partial:
+        """The partial of the whole vocabulary."""
+
+    def add(self, grad: Tensor) -> Tensor:
+        """The sum of every rank's part of a gradient."""
+
+
+class OneRank:
+    def merge(self, partial: Partial) -> Partial:
+        return partial
+
+    def add(self, grad: Tensor) -> Tensor:
+        return grad
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is not differentiated."""
+
+    head: Head  # its tensors are passed separately
+    scored: Scored
+    needs: frozenset[str]
+    guess: Guess | None
+    stage: Stage
+    ranks: Ranks
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in COLUMNS if name in self.needs | ALWAYS]
+
+    @property
+    def linear(self) -> bool:
+        """A linear head's mean logit is one dot product per token: it never touches the logits."""
+        return self.head.softcap is None
+
+    @property
+    def own(self) -> list[str]:
+        """The statistics whose gradient goes through the logits."""
+        return [name for name in self.names if not (self.linear and name == "mean_logit")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Gradients under construction; None: not wanted."""
+
+    hidden: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
+
+    @staticmethod
+    def zeros(like: tuple[Tensor | None, ...], wanted: tuple[bool, ...], dtype: torch.dtype) -> _Sums:
+        return _Sums(
+            *(
+                torch.zeros_like(x, dtype=dtype) if w and x is not None else None
+                for x, w in zip(like, wanted, strict=True)
+            )
+        )
+
+    def scale_(self, scale: Tensor) -> None:
+        for x in (self.hidden, self.weight, self.bias):
+            if x is not None and scale != 1:
+                x.mul_(scale)
+
+
+class _Pass:
+    """A pass over rows of the batch, a chunk at a time through one buffer of logits."""
+
+    def __init__(self, plan: Plan, hidden: Tensor, weight: Tensor, bias: Tensor | None, rows: int, sums: _Sums) -> None:
+        dtype = torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
+        self.plan, self.hidden, self.sums = plan, hidden, sums
+        self.weight = weight.to(dtype)
+        self.bias = None if bias is None else bias.to(dtype) * plan.head.scale
+        self.buffer = self.weight.new_empty(rows, len(weight))
+        if plan.linear and "mean_logit" in plan.needs:
+            self.weight_sum = self.weight.sum(0)
+            self.bias_sum = 0.0 if self.bias is None else self.bias.sum()
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        return self.hidden[self.plan.scored.index[rows]].to(self.weight.dtype).mul_(self.plan.head.scale)
+
+    def fold(self, rows: Tensor, needs: frozenset[str]) -> tuple[Folded, Partial]:
+        """Logits of these rows in the buffer, folded; and their partial over the whole vocabulary."""
+        plan, z, h = self.plan, self.buffer[: len(rows)], self.inputs(rows)
+        # With out=, as every product here: autocast would round it to half precision.
+        if self.bias is None:
+            torch.mm(h, self.weight.T, out=z)
+        else:
+            torch.addmm(self.bias, h, self.weight.T, out=z)
+        shard = plan.head.shard
+        inside = needs.intersection(plan.own)
+        folded = plan.stage.fold_(z, plan.scored.targets[rows], inside, shard.start if shard else 0, plan.head.softcap)
+        local = folded.partial
+        if plan.linear and "mean_logit" in needs:
+            local = replace(local, total=torch.mv(h, self.weight_sum) + self.bias_sum)
+        return folded, plan.ranks.merge(local)
+
+    def add_gradient(self, folded: Folded, whole: Partial, rows: Tensor, stats: TokenStats, grad: TokenStats) -> None:
+        """Add the gradient of sum(grad * stats) over these rows; uses up the buffer."""
+        folded, order = folded.pack_(torch.stack(list(grad.columns().values())).any(0))
+        rows, stats, grad, whole = rows[order], stats.take(order), grad.take(order), whole.take(order)
+        # not exp(peak - lse), which cancels for large logits
+        to_p = -torch.expm1(-stats.nll) / whole.mass * (folded.partial.peak - whole.peak).exp()
+        factor, target = self.plan.stage.grad_(folded, to_p, slope(stats, grad), self.plan.head.vocab)
+        z, y = folded.z, folded.column
+        factor, target = factor.unsqueeze(1), target.unsqueeze(1)
+        scale = self.plan.head.scale
+        if self.sums.hidden is not None:
+            d = torch.mm(z, self.weight, out=self.weight.new_empty(len(rows), self.weight.shape[1]))
+            d.mul_(factor).addcmul_(self.weight[y], target)
+            self.sums.hidden.index_add_(0, self.plan.scored.index[rows], d, alpha=scale)
+        if self.sums.weight is not None:
+            h = self.inputs(rows)
+            self.sums.weight.addmm_(z.T, h * factor).index_add_(0, y, h * target)
+        if self.sums.bias is not None:
+            self.sums.bias.addmv_(z.T, factor.squeeze(1), alpha=scale)
+            self.sums.bias.index_add_(0, y, target.squeeze(1), alpha=scale)
+
+    def add_mean_gradient(self, rows: Tensor, grad: Tensor) -> None:
+        """The gradient of a linear head's mean logit."""
+        vocab, scale = self.plan.head.vocab, self.plan.head.scale
+        if self.sums.hidden is not None:
+            outer = torch.outer(grad, self.weight_sum / vocab)
+            self.sums.hidden.index_add_(0, self.plan.scored.index[rows], outer, alpha=scale)
+        if self.sums.weight is not None:
+            self.sums.weight.add_((self.inputs(rows) * grad.unsqueeze(1)).sum(0) / vocab)
+        if self.sums.bias is not None:
+            self.sums.bias.add_(grad.sum() * scale / vocab)
+
+
+def _rows_per_chunk(vocab: int) -> int:
+    return min(MAX_ROWS, max(MIN_ROWS, BUFFER // max(1, vocab)))
+
+
+def _strided(num: int, vocab: int, device: torch.device) -> list[Tensor]:
+    """Chunks that are each a fair sample of the batch, also of one sorted by length or difficulty."""
+    chunks = max(1, math.ceil(num / _rows_per_chunk(vocab)))
+    return [torch.arange(i, num, chunks, device=device) for i in range(chunks)]
+
+
+def _consecutive(rows: Tensor, vocab: int) -> Iterator[Tensor]:
+    size = _rows_per_chunk(vocab)
+    return (rows[i : i + size] for i in range(0, len(rows), size))
+
+
+def _explain(true: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
+    """The scale by which most of `guess` became `true`, and what that leaves unexplained."""
+    both = (true != 0) & (guess != 0)
+    scale = (true[both] / guess[both]).median() if both.any() else true.new_ones(())
+    rest = true - scale * guess
+    return scale, rest.masked_fill(rest.abs() <= NOISE * torch.finfo(rest.dtype).eps * true.abs(), 0.0)
+
+
+class _HiddenStats(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan) -> tuple[Tensor, ...]:
+        order = _strided(len(plan.scored), len(weight), hidden.device)
+        guess = plan.guess
+        wanted = tuple(w and guess is not None for w in ctx.needs_input_grad[:3])
+        seen, guesses = [], []
+        with torch.autocast(hidden.device.type, enabled=False):
+            dtype = torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
+            sums = _Sums.zeros((hidden, weight, bias), wanted, dtype)
+            work = _Pass(plan, hidden, weight, bias, len(order[0]), sums)
+            for rows in order:
+                folded, whole = work.fold(rows, plan.needs)
+                stats = finish(whole, plan.head.vocab, plan.needs)
+                seen.append([stats.columns()[name] for name in plan.names])
+                if guess is not None:
+                    guesses.append(_stacked(guess(stats, rows), plan.own, stats.nll).nan_to_num_(0.0, 0.0, 0.0))
+                    work.add_gradient(folded, whole, rows, stats, _named(guesses[-1], plan.own))
+        back = torch.cat(order).argsort()
+        columns = [torch.cat(c)[back] for c in zip(*seen, strict=True)]
+        ctx.save_for_backward(hidden, weight, bias, plan.scored.index, plan.scored.targets, *columns)
+        ctx.plan = replace(plan, guess=None)
+        ctx.speculation = (sums, torch.cat(guesses, 1)[:, back]) if guess is not None else None
+        ctx.set_materialize_grads(False)
+        return tuple(columns)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, _, _, *columns = ctx.saved_tensors
+        plan: Plan = ctx.plan
+        stats = TokenStats(**dict(zip(plan.names, columns, strict=True)))
+        grad = TokenStats(**{n: g for n, g in zip(plan.names, grads, strict=True) if g is not None})
+        with torch.autocast(hidden.device.type, enabled=False):
+            rest = true = _stacked(grad, plan.own, stats.nll)
+            speculation, ctx.speculation = (
+                ctx.speculation,
+                None,
+            )  # handed over: a second backward starts afresh
+            if speculation is not None:
+                sums, guess = speculation
+                scale, rest = _explain(true, guess)
+            if speculation is not None and rest.abs().sum() < true.abs().sum():
+                sums.scale_(scale)
+            else:  # more to correct than to compute: start afresh, which keeps the rounding of a bad guess out
+                sums, rest = (
+                    _Sums.zeros((hidden, weight, bias), ctx.needs_input_grad[:3], stats.nll.dtype),
+                    true,
+                )
+            todo = rest.any(0).nonzero().squeeze(1)
+            limit = _rows_per_chunk(len(weight))
+            work = _Pass(plan, hidden, weight, bias, min(len(todo), limit), sums)
+            for rows in _consecutive(todo, len(weight)):
+                folded, whole = work.fold(rows, frozenset())
+                work.add_gradient(folded, whole, rows, stats.take(rows), _named(rest[:, rows], plan.own))
+            silent = ~true.any(0)
+            mean = grad.columns().get("mean_logit") if plan.linear else None
+            if mean is not None:
+                silent &= mean == 0
+                for rows in _consecutive((mean != 0).nonzero().squeeze(1), len(weight)):
+                    work.add_mean_gradient(rows, mean[rows])
+            if sums.hidden is not None:
+                plan.ranks.add(sums.hidden)[plan.scored.index[silent]] = 0.0  # exactly, also after a wrong guess
+        out = zip((sums.hidden, sums.weight, sums.bias), (hidden, weight, bias), strict=True)
+        return *(None if s is None else s.to(x.dtype) for s, x in out), None
+
+
+def _stacked(grad: TokenStats, names: list[str], like: Tensor) -> Tensor:
+    columns = grad.columns()
+    return torch.stack([columns.get(name, torch.zeros_like(like)) for name in names])
+
+
+def _named(stack: Tensor, names: list[str]) -> TokenStats:
+    return TokenStats(**dict(zip(names, stack, strict=True)))
+
+
+def of_hidden(
+    hidden: Tensor,
+    head: Head,
+    scored: Scored,
+    needs: frozenset[str] = EVERY,
+    guess: Guess | None = None,
+    *,
+    stage: Stage,
+    ranks: Ranks,
+) -> TokenStats:
+    """Statistics of `hidden[M, D]` under `head`, for the scored tokens."""
+    # Grad mode is always off inside a Function's forward: decide here whether anything is worth guessing.
+    usable = guess if torch.is_grad_enabled() else None
+    bare = replace(head, weight=head.weight.detach(), bias=None)
+    plan = Plan(bare, scored, needs, usable, stage, ranks)
+    columns = _HiddenStats.apply(hidden, head.weight, head.bias, plan)  # type: ignore[no-untyped-call]
+    return TokenStats(**dict(zip(plan.names, columns, strict=True)))

@@ -1,0 +1,203 @@
+"""Objectives: from per-token statistics to a per-token loss."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, ParamSpec
+
+import torch
+from torch import Tensor
+
+from .context import Context
+from .cutoffs import Cutoff, State
+from .scores import Score
+from .stats import Guess, TokenStats
+from .units import Layout, Unit
+
+P = ParamSpec("P")
+
+
+class Weighed(NamedTuple):
+    weights: Tensor  # [N], 0: dropped
+    cutoff: Tensor | None  # scalar, if there is one in force
+    state: State
+
+
+Weigh = Callable[[TokenStats, State, Context], Weighed]
+Combine = Callable[[TokenStats, Tensor, Context], Tensor]
+Preview = Callable[[TokenStats, Context], Tensor]  # a fair part of the batch -> its probable weights
+
+
+def _weighted_nll(stats: TokenStats, weights: Tensor, now: Context) -> Tensor:
+    return weights * stats.nll
+
+
+def _keep_all(stats: TokenStats, now: Context) -> Tensor:
+    return torch.ones_like(stats.nll)
+
+
+def _same(state: State) -> State:
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """`weigh` sees detached statistics, so weights never carry gradient; `combine` sees live ones.
+
+    `preview` opens a batch and foretells `weigh` for parts of it. It may be wrong: that costs time only.
+    `settle` is called once after each optimizer step.
+    """
+
+    weigh: Weigh
+    preview: Callable[[State, Context], Preview]
+    combine: Combine = _weighted_nll
+    init: Callable[[], State] = dict
+    settle: Callable[[State], State] = _same
+    needs: frozenset[str] = frozenset()  # statistics beyond nll and lse
+    columns: frozenset[str] = frozenset()  # per-token columns from outside the model
+    weigh_smoothing: bool = True  # whether the weight also applies to the label-smoothing term
+    spec: str = "objective"  # the call that made it, with every parameter
+
+    def __repr__(self) -> str:
+        return self.spec
+
+    def guess(self, state: State, now: Context) -> Guess:
+        """What `combine` would send back to each statistic of a few tokens, if the preview is right."""
+        preview = self.preview(state, now)
+
+        def guess(stats: TokenStats, rows: Tensor) -> TokenStats:
+            here = now.take(rows)
+            weights = preview(stats, here)
+            with torch.enable_grad():
+                live = stats.map(lambda c: c.detach().requires_grad_())
+                loss = self.combine(live, weights, here).sum()
+                columns = live.columns()
+                grads: tuple[Tensor | None, ...] = torch.autograd.grad(loss, tuple(columns.values()), allow_unused=True)
+            return TokenStats(**{n: g for n, g in zip(columns, grads, strict=True) if g is not None})
+
+        return guess
+
+
+def method(factory: Callable[P, Objective]) -> Callable[P, Objective]:
+    """Give an objective the call that made it as its name, so that every result can say what it came from."""
+    signature = inspect.signature(factory)
+
+    @functools.wraps(factory)
+    def build(*args: P.args, **kwargs: P.kwargs) -> Objective:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        listed = ", ".join(f"{name}={value!r}" for name, value in bound.arguments.items())
+        return replace(factory(*args, **kwargs), spec=f"{factory.__name__}({listed})")
+
+    return build
+
+
+def require(condition: bool, message: str) -> None:
+    """A parameter's check, in the words that the user reads."""
+    if not condition:
+        raise ValueError(message)
+
+
+def require_share(name: str, value: float) -> None:
+    require(0.0 <= value <= 1.0, f"{name}={value} is a share: give a number from 0 to 1")
+
+
+def require_choice(name: str, value: str, *choices: str) -> None:
+    require(value in choices, f"{name}={value!r} is not one of {', '.join(choices)}")
+
+
+def reweight(
+    weight: Callable[[TokenStats, Context], Tensor],
+    needs: frozenset[str] = frozenset(),
+    columns: frozenset[str] = frozenset(),
+) -> Objective:
+    """Soft, stateless weights, each from its own token: the preview is exact."""
+    return Objective(
+        weigh=lambda stats, state, now: Weighed(weight(stats, now), None, state),
+        preview=lambda state, now: weight,
+        needs=needs,
+        columns=columns,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What no cutoff may drop. A guard only ever keeps more: with one, less than the fraction may be dropped."""
+
+    keep_first: int = 0  # tokens at the beginning of each sequence
+    max_dropped: float = 1.0  # of the scored tokens of a sequence
+
+    def __post_init__(self) -> None:
+        require(self.keep_first >= 0, f"keep_first={self.keep_first} is a number of tokens: give 0 or more")
+        require_share("max_dropped", self.max_dropped)
+
+    def protect(self, dropped: Tensor, scores: Tensor, layout: Layout) -> Tensor:
+        """The tokens that stay dropped."""
+        if self.keep_first:
+            place = layout.rank(torch.arange(len(dropped), device=dropped.device))
+            dropped = dropped & (place >= self.keep_first)
+        if self.max_dropped < 1:
+            allowed = (self.max_dropped * layout.lengths).long()
+            suspicion = torch.where(dropped, scores, -torch.inf)
+            dropped = dropped & (layout.rank(-suspicion) < allowed[layout.sequence])
+        return dropped
+
+
+NO_GUARD = Guard()
+
+
+def truncate(score: Score, cutoff: Cutoff, unit: Unit = "token", guard: Guard = NO_GUARD) -> Objective:
+    """Drop the units with the highest scores."""
+
+    def weigh(stats: TokenStats, state: State, now: Context) -> Weighed:
+        scores = score.of(stats, now)
+        pooled = now.layout.pool(scores, unit)
+        state = cutoff.observe(pooled, state)
+        dropped, value = cutoff.drop(pooled, state)
+        dropped = guard.protect(now.layout.spread(dropped, unit), scores, now.layout)
+        return Weighed((~dropped).to(stats.nll.dtype), value, state)
+
+    def preview(state: State, now: Context) -> Preview:
+        if unit != "token":  # no part of a batch holds whole sequences
+            return _keep_all
+        probably = cutoff.preview(state, now.layout.num_tokens)
+        return lambda stats, here: (~probably(score.of(stats, here))).to(stats.nll.dtype)
+
+    return Objective(weigh, preview, init=cutoff.init, settle=cutoff.settle, needs=score.needs, columns=score.columns)
+
+
+def delayed(inner: Objective, start: int) -> Objective:
+    """Plain likelihood before optimizer step `start`; `inner` observes from the first step on."""
+    require(start >= 0, f"start={start} is an optimizer step: give 0 or more")
+    if start == 0:
+        return inner
+
+    def weigh(stats: TokenStats, state: State, now: Context) -> Weighed:
+        weighed = inner.weigh(stats, state, now)
+        if now.step >= start:
+            return weighed
+        return Weighed(torch.ones_like(weighed.weights), None, weighed.state)
+
+    def preview(state: State, now: Context) -> Preview:
+        return inner.preview(state, now) if now.step >= start else _keep_all
+
+    def combine(stats: TokenStats, weights: Tensor, now: Context) -> Tensor:
+        return (inner.combine if now.step >= start else _weighted_nll)(stats, weights, now)
+
+    spec = f"delayed({inner.spec}, start={start})"
+    return replace(inner, weigh=weigh, preview=preview, combine=combine, spec=spec)
+
+
+def smoothed(inner: Objective, epsilon: float) -> Objective:
+    """Label smoothing, exactly once: (1 - epsilon) of the objective and epsilon of the uniform target."""
+    if epsilon == 0:
+        return inner
+
+    def combine(stats: TokenStats, weights: Tensor, now: Context) -> Tensor:
+        smooth = stats.smooth * weights if inner.weigh_smoothing else stats.smooth
+        return (1 - epsilon) * inner.combine(stats, weights, now) + epsilon * smooth
+
+    return replace(inner, combine=combine, needs=inner.needs | {"mean_logit"})

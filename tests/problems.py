@@ -1,0 +1,85 @@
+"""Batches and methods that many tests share.
+
+Shapes: 6 sequences of 11 positions, some ignored; hidden size 16, vocabulary 301.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from errornorm import METHODS, RobustLoss, objective
+
+VOCAB, HIDDEN = 301, 16
+CASES = [
+    *METHODS,
+    "ent_fraction(0.3, unit='sequence')",
+    "ent_fraction(0.3, scope='running')",
+    "ent_fraction(0.3, scope='global')",
+    "ent_fraction(0.5, keep_first=2, max_dropped=0.25)",
+    "ent_threshold(1.05, keep_first=1)",
+    "loss_truncation(0.3, window=20, min_count=4)",
+    "random_truncation(0.5, unit='sequence')",
+    "token_loss_truncation(0.3, scope='running')",
+    "rho1(0.5, max_dropped=0.5)",
+    "tailr(0.5, 0.1, start=1)",
+    "ent_fraction(0.3, start=2)",
+]
+
+
+@dataclass
+class Problem:
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor
+    targets: Tensor
+    ref_nll: Tensor
+    token_weight: Tensor
+
+    def to(self, dtype: torch.dtype) -> Problem:
+        """Fresh leaves with the same numbers, as far as the type can hold them."""
+        leaves = (x.detach().to(dtype).requires_grad_() for x in (self.hidden, self.weight, self.bias))
+        columns = (x if dtype == torch.float64 else x.float() for x in (self.ref_nll, self.token_weight))
+        return Problem(*leaves, self.targets, *columns)
+
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        return {"targets": self.targets, "ref_nll": self.ref_nll, "token_weight": self.token_weight}
+
+    def leaves(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.hidden, self.weight, self.bias
+
+
+def problem(seed: int = 0, rows: int = 6, time: int = 11, ignored: float = 0.2, dtype=torch.float32) -> Problem:
+    """Hidden states that lean towards their target, or for some tokens towards another one. Exact in `dtype`."""
+    g = torch.Generator().manual_seed(seed)
+    weight = torch.randn(VOCAB, HIDDEN, generator=g) * 0.8
+    targets = torch.randint(VOCAB, (rows, time), generator=g)
+    toward = torch.where(
+        torch.rand(rows, time, generator=g) < 0.2, torch.randint(VOCAB, (rows, time), generator=g), targets
+    )
+    pull = 2 * torch.rand(rows, time, 1, generator=g)
+    hidden = torch.randn(rows, time, HIDDEN, generator=g) + pull * weight[toward]
+    targets[torch.rand(rows, time, generator=g) < ignored] = -100
+    ref = 8 * torch.rand(rows, time, generator=g)
+    own = torch.rand(rows, time, generator=g).round(decimals=1)
+    bias = 0.3 * torch.randn(VOCAB, generator=g)
+    # Rounded, so that a half-precision problem and its float64 twin are the same problem.
+    return Problem(*(x.to(dtype).double() for x in (hidden, weight, bias)), targets, ref.double(), own.double())
+
+
+def terms_and_grads(case, p: Problem, source: str, kernel: str, steps: int = 3, head=None, **options):
+    """The terms and gradients of the last of some steps, so that running cutoffs have something to run on."""
+    loss = RobustLoss(objective(case) if isinstance(case, str) else case, kernel=kernel, **options)
+    for _ in range(steps):
+        if source == "hidden":
+            terms = loss(hidden=p.hidden, weight=p.weight, bias=p.bias, **(head or {}), **p.columns)
+        else:
+            z = torch.nn.functional.linear(p.hidden.to(p.ref_nll), p.weight.to(p.ref_nll), p.bias.to(p.ref_nll))
+            z = z.to(p.hidden.dtype).detach().requires_grad_()
+            terms = loss(logits=z, **p.columns)
+        loss.advance()
+    leaves = p.leaves() if source == "hidden" else (z,)
+    return terms, torch.autograd.grad(terms.mean, leaves, allow_unused=True)
