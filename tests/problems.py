@@ -83,3 +83,17 @@ def terms_and_grads(case, p: Problem, source: str, kernel: str, steps: int = 3, 
         loss.advance()
     leaves = p.leaves() if source == "hidden" else (z,)
     return terms, torch.autograd.grad(terms.mean, leaves, allow_unused=True)
+
+
+def weigh(text: str, *rows: list[float], shape: tuple[int, ...] | None = None, steps: int = 1, **columns):
+    """The terms of a batch of next-token distributions, of which the first entry is always the target."""
+    width = max(map(len, rows))
+    p = torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], dtype=torch.float64)
+    shape = shape or (len(rows),)
+    logits = p.log().view(*shape, width).requires_grad_()
+    loss = RobustLoss(objective(text))
+    columns = {name: torch.tensor(column, dtype=torch.float64).view(shape) for name, column in columns.items()}
+    for _ in range(steps):
+        terms = loss(logits=logits, targets=torch.zeros(shape, dtype=torch.long), **columns)
+        loss.advance()
+    return terms

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from . import compiler
 from .batch import Batch
 from .context import Context
 from .head import VocabShard
@@ -40,6 +41,7 @@ class LossTerms:
         return self.total / max(1, self.num_tokens if self.normalize == "valid" else self.num_kept)
 
 
+@compiler.uncompiled("_terms")
 class RobustLoss(nn.Module):
     """A training loss that follows an objective; in evaluation plain likelihood.
 
@@ -92,7 +94,7 @@ class RobustLoss(nn.Module):
         self.state = objective.init()
         self._smoothed = smoothed(objective, label_smoothing)
         self._needs = primitives([*self._smoothed.needs, *statistics])
-        _load_compiler()
+        compiler.keep_out()
 
     def extra_repr(self) -> str:
         return f"{self.objective}, label_smoothing={self.label_smoothing}, normalize={self.normalize!r}"
@@ -125,7 +127,7 @@ class RobustLoss(nn.Module):
         """
         given = {"ref_nll": ref_nll, "token_weight": token_weight, **(columns or {})}
         head = {"weight": weight, "bias": bias, "scale": scale, "softcap": softcap, "shard": shard}
-        return _uncompiled(self, targets, logits, hidden, head, sequence_ids, given)
+        return self._terms(targets, logits, hidden, head, sequence_ids, given)
 
     def _terms(
         self,
@@ -226,16 +228,3 @@ def _layout(batch: Batch, sequence_ids: Tensor | None) -> Layout:
     row = index // batch.shape[-1] if len(batch.shape) > 1 else None
     ids = None if sequence_ids is None else batch.take("sequence_ids", sequence_ids).long()
     return Layout(row, ids, len(index))
-
-
-_uncompiled: Callable[..., LossTerms] = RobustLoss._terms
-
-
-def _load_compiler() -> None:
-    """Keep torch.compile out of the loss: one graph break instead of a new graph at each step.
-
-    The compiler is imported with the first loss, as with the first optimizer: importing this package stays light.
-    """
-    global _uncompiled
-    if _uncompiled is RobustLoss._terms:
-        _uncompiled = torch.compiler.disable(RobustLoss._terms, reason="state and data-dependent shapes")

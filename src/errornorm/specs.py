@@ -64,6 +64,8 @@ def _parts(call: ast.Call, text: str) -> tuple[str, list[Any], dict[str, Any]]:
     for keyword in call.keywords:
         if keyword.arg is None:
             raise ValueError(f"{text!r}: column {keyword.value.col_offset + 1}: ** is not allowed here")
+        if keyword.arg in kwargs:
+            raise ValueError(f"{text!r}: column {keyword.col_offset + 1}: {keyword.arg} is given twice")
         kwargs[keyword.arg] = literal(keyword.value)
     return call.func.id, [literal(node) for node in call.args], kwargs
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..compiler import uncompiled
 from ..head import Scored, widened
 from ..partials import finish, slope
 from ..stats import ALWAYS, COLUMNS, EVERY, TokenStats
@@ -28,6 +29,7 @@ def _blocks(num: int, vocab: int) -> Iterator[slice]:
     return (slice(i, i + size) for i in range(0, num, size))
 
 
+@uncompiled("backward")
 class _LogitsStats(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -86,7 +88,7 @@ def of_logits(
     overwrite: bool = False,
     stage: Stage | None = None,
 ) -> TokenStats:
-    # A leaf is the caller's own parameter: its gradient must not be itself.
-    overwrite = overwrite and not logits.is_leaf
+    # A leaf, or what it is a view of, is the caller's own parameter: its gradient must not be itself.
+    overwrite = overwrite and not (logits if logits._base is None else logits._base).is_leaf
     columns = _LogitsStats.apply(logits, scored, needs, overwrite, stage or TorchRows())  # type: ignore[no-untyped-call]
     return TokenStats(**dict(zip((n for n in COLUMNS if n in needs | ALWAYS), columns, strict=True)))

@@ -97,7 +97,8 @@ class TorchRows:
             e.sub_(peak.unsqueeze(1)).clamp_min_(FLOOR)
             if "entropy" in needs:
                 spare.copy_(e)
-            partial.mass[rows] = e.exp_().sum(1)
+            # A long tail of tiny terms beside a 1 loses digits in float32.
+            partial.mass[rows] = e.exp_().sum(1, dtype=torch.float64).to(e.dtype)
             if "entropy" in needs:
                 partial.dot[rows] = spare.mul_(e).sum(1)
             if "off_target" in needs:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..compiler import uncompiled
 from ..head import Head, Scored
 from ..partials import Partial, finish, slope
 from ..stats import ALWAYS, COLUMNS, EVERY, Guess, TokenStats
@@ -183,6 +184,7 @@ def _explain(true: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
     return scale, rest.masked_fill(rest.abs() <= NOISE * torch.finfo(rest.dtype).eps * true.abs(), 0.0)
 
 
+@uncompiled("backward")
 class _HiddenStats(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan) -> tuple[Tensor, ...]:

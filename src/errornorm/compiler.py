@@ -1,0 +1,32 @@
+"""Keep torch.compile out of what it could only recompile: state, and shapes that depend on the data.
+
+A compiled training step then has one break at the loss. Torch's compiler is imported with the first loss, as it is
+with the first optimizer, and not with this package.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_waiting: list[tuple[type, str]] = []
+
+
+def uncompiled(*names: str) -> Any:
+    """A class decorator: these methods always run as they are written."""
+
+    def register(owner: type) -> type:
+        _waiting.extend((owner, name) for name in names)
+        return owner
+
+    return register
+
+
+def keep_out() -> None:
+    """Make it so; the first call does the work."""
+    while _waiting:
+        owner, name = _waiting.pop()
+        static = isinstance(owner.__dict__[name], staticmethod)
+        method = torch.compiler.disable(getattr(owner, name), reason="state and data-dependent shapes")
+        setattr(owner, name, staticmethod(method) if static else method)

@@ -1,0 +1,182 @@
+"""Two gloo ranks: the vocabulary split, the global fraction, and losses that do not depend on how a batch is split."""
+
+import math
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from errornorm import RobustLoss, VocabShard, ent_fraction, loss_truncation, mle, objective
+from errornorm.objectives import Objective
+from tests.problems import VOCAB, problem
+
+SPLIT = 120  # rank 0 holds the first vocabulary entries, rank 1 the others: not the same number
+
+
+def spawn(worker, tmp_path, *args):
+    """Run worker(rank, *args) on two ranks; returns what they saved."""
+    mp.spawn(_in_group, (worker, str(tmp_path), args), nprocs=2)
+    return [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+
+
+def _in_group(rank, worker, folder, args):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/init", rank=rank, world_size=2)
+    torch.save(worker(rank, *args), f"{folder}/{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+CASES = ["mle", "ent_fraction(0.3)", "ent_threshold(1.1)", "tailr(0.5)", "eaft", "ent_fraction(0.3, unit='sequence')"]
+HEADS = [{}, {"scale": 0.5}, {"softcap": 4.0}]
+
+
+def shard_worker(rank):
+    out = []
+    for case in CASES:
+        for smoothing in (0.0, 0.1):
+            for head in HEADS:
+                p = problem(3).to(torch.float64)
+                rows = slice(0, SPLIT) if rank == 0 else slice(SPLIT, None)
+                weight, bias = (x.detach()[rows].clone().requires_grad_() for x in (p.weight, p.bias))
+                shard = VocabShard(0 if rank == 0 else SPLIT, VOCAB)
+                loss = RobustLoss(objective(case), smoothing)
+                terms = loss(hidden=p.hidden, weight=weight, bias=bias, targets=p.targets, shard=shard, **head)
+                terms.mean.backward()
+                out.append((terms.total.detach(), terms.weights, p.hidden.grad, weight.grad, bias.grad))
+    return out
+
+
+def test_a_split_vocabulary_is_the_whole_one(tmp_path):
+    ranks = spawn(shard_worker, tmp_path)
+    results = iter(zip(*ranks, strict=True))
+    for case in CASES:
+        for smoothing in (0.0, 0.1):
+            for head in HEADS:
+                p = problem(3).to(torch.float64)
+                loss = RobustLoss(objective(case), smoothing)
+                want = loss(hidden=p.hidden, weight=p.weight, bias=p.bias, targets=p.targets, **head)
+                want.mean.backward()
+                a, b = next(results)
+                for got in (a, b):
+                    torch.testing.assert_close(got[0], want.total.detach(), rtol=1e-10, atol=0)
+                    torch.testing.assert_close(got[1], want.weights, rtol=1e-9, atol=1e-12)
+                    torch.testing.assert_close(got[2], p.hidden.grad, rtol=1e-9, atol=1e-12)
+                torch.testing.assert_close(torch.cat([a[3], b[3]]), p.weight.grad, rtol=1e-9, atol=1e-12)
+                torch.testing.assert_close(torch.cat([a[4], b[4]]), p.bias.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_a_shard_needs_its_kernel():
+    p = problem().to(torch.float32)
+    given = {"hidden": p.hidden, "weight": p.weight, "targets": p.targets}
+    with pytest.raises(ValueError, match="use kernel='auto'"):
+        RobustLoss(mle(), kernel="chunked")(**given, shard=VocabShard(0, VOCAB))
+    with pytest.raises(ValueError, match="with no vocabulary shard"):
+        RobustLoss(mle(), kernel="vocab_parallel")(**given)
+
+
+def global_worker(rank, sizes):
+    p = problem(4, rows=sum(sizes)).to(torch.float64)
+    begin = sum(sizes[:rank])
+    mine = slice(begin, begin + sizes[rank])
+    loss = RobustLoss(ent_fraction(0.3, scope="global"))
+    terms = loss(hidden=p.hidden[mine], weight=p.weight, targets=p.targets[mine])
+    tied = loss(hidden=p.hidden[mine] * 0, weight=p.weight, targets=p.targets[mine])
+    return terms.weights, terms.cutoff, tied.weights
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (5, 1), (6, 0)])
+def test_the_global_fraction_is_that_of_one_process(tmp_path, sizes):
+    (a, cut_a, tied_a), (b, cut_b, tied_b) = spawn(global_worker, tmp_path, sizes)
+    p = problem(4, rows=sum(sizes)).to(torch.float64)
+    whole = RobustLoss(ent_fraction(0.3))(hidden=p.hidden, weight=p.weight, targets=p.targets)
+    assert torch.equal(torch.cat([a, b]), whole.weights)
+    assert cut_a == cut_b == whole.cutoff
+    count = math.floor(0.3 * whole.num_tokens)
+    assert whole.num_tokens - whole.num_kept == count
+    assert int((torch.cat([tied_a, tied_b])[p.targets != -100] == 0).sum()) == count
+
+
+STEPS, ROWS = 6, 8
+INVARIANT = [
+    "ent_fraction(0.2, scope='running')",
+    "ent_fraction(0.3, unit='sequence', scope='running')",
+    "token_loss_truncation(0.2, scope='running')",
+    "loss_truncation(0.3, window=20, min_count=8)",
+    "ent_threshold(1.1)",
+    "mle",
+]
+
+
+def train(case: str, rank: int, ranks: int, micro: int):
+    """Plain gradient descent on one batch of sequences per step, split over ranks and micro-batches."""
+    torch.manual_seed(0)
+    start = problem(5, rows=ROWS)
+    weight = start.weight.float().requires_grad_()
+    body = torch.eye(16).requires_grad_()
+    loss = RobustLoss(objective(case))
+    losses, kept = [], []
+    for step in range(STEPS):
+        p = problem(10 + step, rows=ROWS).to(torch.float32)
+        total = torch.zeros(2, dtype=torch.float64)
+        count = int((p.targets != -100).sum())
+        for part in range(micro):
+            rows = torch.arange(ROWS).view(ranks, micro, -1)[rank, part]
+            terms = loss(hidden=p.hidden.detach()[rows] @ body, weight=weight, targets=p.targets[rows])
+            (terms.total / count).backward()
+            total += torch.tensor([terms.total.item() / count, float(terms.num_kept)], dtype=torch.float64)
+        for x in (weight, body):
+            if ranks > 1:
+                dist.all_reduce(x.grad)
+            x.data -= 0.5 * x.grad
+            x.grad = None
+        if ranks > 1:
+            dist.all_reduce(total)
+        loss.advance()
+        losses.append(total[0].item())
+        kept.append(total[1].item())
+    return losses, kept
+
+
+def split_worker(rank):
+    return {(case, micro): train(case, rank, 2, micro) for case in INVARIANT for micro in (1, 2, 4)}
+
+
+def test_losses_do_not_depend_on_how_a_batch_is_split(tmp_path):
+    two = spawn(split_worker, tmp_path)
+    for case in INVARIANT:
+        want, kept = train(case, 0, 1, 1)
+        if case not in ("mle", "ent_threshold(1.1)"):
+            assert kept[0] > kept[-1]  # something was dropped
+        others = [train(case, 0, 1, micro) for micro in (2, 4, 8)]
+        others += [two[rank][case, micro] for rank in (0, 1) for micro in (1, 2, 4)]
+        for losses, counts in others:
+            assert counts == kept
+            assert losses == pytest.approx(want, rel=1e-6)
+
+
+def test_the_paper_s_scope_does_depend_on_it():
+    want, _ = train("ent_fraction(0.2)", 0, 1, 1)
+    split, _ = train("ent_fraction(0.2)", 0, 1, 8)
+    assert max(abs(a / b - 1) for a, b in zip(want, split, strict=True)) > 1e-3
+
+
+def checkpoint_worker(rank):
+    p = problem(4, rows=8).to(torch.float32)
+    loss = RobustLoss(loss_truncation(0.3, window=6, min_count=2))
+    for _ in range(3):
+        loss(hidden=p.hidden[rank::2], weight=p.weight, targets=p.targets[rank::2])
+        loss.advance()
+    return loss.state_dict()["_extra_state"]["state"]["window"]
+
+
+def test_the_window_is_shared_by_all_ranks(tmp_path):
+    a, b = spawn(checkpoint_worker, tmp_path)
+    assert torch.equal(a, b)
+    assert len(a) == 6
+
+
+def test_objectives_are_the_same_on_every_rank():
+    assert isinstance(mle(), Objective)
+    assert repr(ent_fraction(0.1)) == repr(objective("ent_fraction(0.1)"))

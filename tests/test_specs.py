@@ -1,0 +1,73 @@
+"""Methods from text: parsed against the signature, never evaluated."""
+
+import pytest
+
+from errornorm import METHODS, ent_fraction, objective, tailr
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("ent_fraction", ent_fraction()),
+        ("ent_fraction()", ent_fraction()),
+        ("  ent_fraction(fraction=0.1, start=500) ", ent_fraction(0.1, start=500)),
+        ("ent_fraction(0.2, 'sequence', \"running\")", ent_fraction(0.2, "sequence", "running")),
+        ("ent_fraction(1)", ent_fraction(1)),
+        ("tailr(1e-7, floor=.2)", tailr(1e-7, 0.2)),
+    ],
+)
+def test_text_and_call_are_the_same(text, want):
+    assert repr(objective(text)) == repr(want)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_objective_says_the_call_that_makes_it_again(name):
+    made = METHODS[name]()
+    assert repr(objective(repr(made))) == repr(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ent_fracton(0.1)", r"unknown method 'ent_fracton' \(did you mean ent_fraction\?\)"),
+        ("", "not of the form"),
+        ("ent_fraction(0.1", "column"),
+        ("ent_fraction(fracton=0.1)", r"no parameter 'fracton' \(did you mean fraction\?\)"),
+        ("ent_fraction(0.1, 'token', 'batch', 5)", "too many positional"),
+        ("ent_fraction(0.1, fraction=0.2)", "multiple values"),
+        ("ent_fraction(fraction=0.1, fraction=0.2)", "column 28: fraction is given twice"),
+        ("ent_fraction(fraction='a')", r"fraction='a' must be a number"),
+        ("ent_fraction(start=0.5)", r"start=0.5 must be a whole number"),
+        ("ent_fraction(start=True)", r"start=True must be a whole number"),
+        ("ent_fraction(unit=3)", "unit=3 must be a quoted word"),
+        ("ent_fraction(unit='word')", "unit='word' is not one of token, sequence"),
+        ("ent_fraction(scope='rank')", "scope='rank' is not one of batch, global, running"),
+        ("ent_fraction(fraction=1.1)", "fraction=1.1 is a share"),
+        ("ent_fraction(start=-1)", "start=-1 is an optimizer step"),
+        ("ent_fraction(keep_first=-1)", "keep_first=-1"),
+        ("ent_fraction(max_dropped=2.0)", "max_dropped=2.0 is a share"),
+        ("ent_threshold(1.5)", "can never separate anything"),
+        ("loss_truncation(window=0)", "window=0"),
+        ("loss_truncation(window=5)", "min_count=1000 must lie between"),
+        ("tailr(gamma=-0.1)", "gamma=-0.1 is a share"),
+        ("eaft(alpha=-1.0)", "alpha=-1.0"),
+        ("focal(gamma=-1.0)", "gamma=-1.0"),
+        ("generalized_ce(q=0.0)", "q=0.0"),
+        ("ent_fraction(fraction=__import__('os').getpid())", "column 23: a value must be a number or a quoted word"),
+        ("ent_fraction(**{'fraction': 0.1})", r"\*\* is not allowed"),
+        ("__import__('os')", "unknown method '__import__'"),
+        ("errornorm.mle()", "not of the form"),
+        ("[mle]", "not of the form"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(text, message):
+    with pytest.raises(ValueError, match=message) as error:
+        objective(text)
+    assert "\n" not in str(error.value)
+
+
+def test_nothing_is_evaluated(tmp_path):
+    trap = tmp_path / "trap"
+    with pytest.raises(ValueError, match="a number or a quoted word"):
+        objective(f"ent_fraction(fraction=open({str(trap)!r}, 'w'))")
+    assert not trap.exists()
