@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from . import compiler
+from . import compiler, ranks
 from .batch import Batch
 from .context import Context
 from .head import VocabShard
@@ -55,6 +55,8 @@ class RobustLoss(nn.Module):
         statistics: Statistics to compute beyond those that the objective needs, for `.stats`.
         overwrite_logits: Let backward put the gradient in place of the logits that were given. Saves their size in
             memory; they must not be read afterwards.
+        group: The process group whose tokens a global or running fraction is taken of (None: all ranks). Where the
+            vocabulary is split over ranks give the data-parallel group: the ranks of a shard see the same tokens.
 
     Example:
         >>> import errornorm, torch
@@ -77,6 +79,7 @@ class RobustLoss(nn.Module):
         ignore_index: int = -100,
         statistics: Iterable[str] = ("error_norm",),
         overwrite_logits: bool = False,
+        group: Any = None,
     ) -> None:
         super().__init__()
         require(
@@ -89,6 +92,7 @@ class RobustLoss(nn.Module):
         self.objective = objective
         self.label_smoothing, self.normalize, self.kernel = label_smoothing, normalize, kernel
         self.ignore_index, self.overwrite_logits = ignore_index, overwrite_logits
+        self.group = group
         self.steps_taken = 0
         self.batches_seen = 0
         self.state = objective.init()
@@ -152,7 +156,10 @@ class RobustLoss(nn.Module):
         guess = self._smoothed.guess(self.state, now)
         stats = batch.stats(self.kernel, self._needs, guess, self.overwrite_logits)
         self._check_smoothing(batch, stats)
-        weighed = self.objective.weigh(stats.detach(), self.state, now)
+        if self.group is None and batch.head is not None and batch.head.shard is not None:
+            self.group = ranks.NOBODY  # the other ranks see the same tokens, not more of them
+        with ranks.over(self.group):
+            weighed = self.objective.weigh(stats.detach(), self.state, now)
         token_loss = self._smoothed.combine(stats, weighed.weights, now)
         self.state = weighed.state
         self.batches_seen += 1
@@ -161,7 +168,8 @@ class RobustLoss(nn.Module):
 
     def advance(self) -> None:
         """One optimizer step was taken. Call it once after each; under several ranks on all of them."""
-        self.state = self.objective.settle(self.state)
+        with ranks.over(self.group):
+            self.state = self.objective.settle(self.state)
         self.steps_taken += 1
 
     def get_extra_state(self) -> dict[str, Any]:

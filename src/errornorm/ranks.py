@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+NOBODY = "nobody"  # in place of a group: this rank decides alone
+_group: ContextVar[Any] = ContextVar("group", default=None)
+
+
+@contextmanager
+def over(group: Any) -> Iterator[None]:
+    """Inside, a fraction is taken of the ranks of this group (None: of all ranks)."""
+    token = _group.set(group)
+    try:
+        yield
+    finally:
+        _group.reset(token)
+
 
 def _alone() -> bool:
-    return not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
+    if _group.get() == NOBODY or not (dist.is_available() and dist.is_initialized()):
+        return True
+    return dist.get_world_size(_group.get()) == 1
 
 
 def _wire(values: Tensor) -> Tensor:
-    return values.cuda() if dist.get_backend() == "nccl" else values
+    return values.cuda() if dist.get_backend(_group.get()) == "nccl" else values
 
 
 def add(counts: Tensor) -> Tensor:
-    """The sum over all ranks."""
+    """The sum over the ranks."""
     if _alone():
         return counts
     total = _wire(counts.clone())
-    dist.all_reduce(total)
+    dist.all_reduce(total, group=_group.get())
     return total.to(counts.device)
 
 
 def gather(values: Tensor) -> tuple[Tensor, int]:
-    """The values [N] of all ranks, one after another, and where this rank's begin. N may differ."""
+    """The values [N] of the ranks, one after another, and where this rank's begin. N may differ."""
     if _alone():
         return values, 0
-    world, rank = dist.get_world_size(), dist.get_rank()
+    group = _group.get()
+    world, rank = dist.get_world_size(group), dist.get_rank(group)
     mine = _wire(values)
     length = mine.new_tensor([len(mine)], dtype=torch.int64)
     lengths = [torch.empty_like(length) for _ in range(world)]
-    dist.all_gather(lengths, length)
+    dist.all_gather(lengths, length, group)
     sizes = [int(n) for n in lengths]
     padded = mine.new_zeros(max(sizes))
     padded[: len(mine)] = mine
     parts = [torch.empty_like(padded) for _ in range(world)]
-    dist.all_gather(parts, padded)
+    dist.all_gather(parts, padded, group)
     everyone = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
     return everyone.to(values.device), sum(sizes[:rank])
