@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from errornorm.kernels import logits, rows, speculate
+from errornorm.kernels import rows, speculate
 
 torch.set_num_threads(1)  # the problems are tiny
 
@@ -10,6 +10,6 @@ torch.set_num_threads(1)  # the problems are tiny
 def small_chunks(monkeypatch):
     """Several uneven chunks and blocks, as in a large batch."""
     monkeypatch.setattr(speculate, "MIN_ROWS", 16)
-    monkeypatch.setattr(speculate, "MAX_ROWS", 16)
+    monkeypatch.setattr(rows.TorchRows, "max_rows", 16)
     monkeypatch.setattr(rows, "BLOCK", 301 * 5)
-    monkeypatch.setattr(logits, "BLOCK", 301 * 7)
+    monkeypatch.setattr(rows.TorchRows, "block", 301 * 7)

@@ -99,11 +99,11 @@ def slope(stats: TokenStats, grad: TokenStats) -> Slope:
     present = grad.columns()
     zero = torch.zeros_like(stats.nll)
     g_nll, g_lse, g_mean, g_off, g_entropy = (present.get(name, zero) for name in COLUMNS)
-    flat = g_nll + g_lse
+    rest = g_lse
     if "off_target" in present:
-        flat = flat - 2 * stats.off_target * g_off
+        rest = rest - 2 * stats.off_target * g_off
     if "entropy" in present:
-        flat = flat - stats.entropy * g_entropy
-    # p_target * flat - g_nll, written so that it does not cancel when p_target is near 1
-    target = flat * torch.expm1(-stats.nll) + (flat - g_nll) + g_entropy * stats.nll * stats.p_target
-    return Slope(flat, 2 * g_off, -g_entropy, target, g_mean)
+        rest = rest - stats.entropy * g_entropy
+    # p_target (g_nll + rest) - g_nll, with p_target - 1 and p_target apart: cancels neither near 1 nor near 0
+    target = g_nll * torch.expm1(-stats.nll) + stats.p_target * (rest + g_entropy * stats.nll)
+    return Slope(g_nll + rest, 2 * g_off, -g_entropy, target, g_mean)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from errornorm import METHODS, RobustLoss, ent_fraction, mle, objective
 from errornorm.kernels import speculate
+from errornorm.kernels.rows import TorchRows
 from errornorm.objectives import Objective
 from errornorm.stats import TokenStats
 from tests.problems import CASES, problem, terms_and_grads
@@ -143,7 +144,7 @@ def corrected_rows(monkeypatch, case, num=2048, smoothing=0.0):
     """How many rows backward had to compute again."""
     torch.manual_seed(0)
     monkeypatch.setattr(speculate, "MIN_ROWS", num // 8)
-    monkeypatch.setattr(speculate, "MAX_ROWS", num // 8)
+    monkeypatch.setattr(TorchRows, "max_rows", num // 8)
     hidden = torch.randn(num // 32, 32, 16, requires_grad=True)
     weight = torch.randn(301, 16, requires_grad=True)
     # Sorted, as batches by length or difficulty are: a chunk of neighbours would be no fair sample.

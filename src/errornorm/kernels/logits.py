@@ -21,11 +21,9 @@ from ..partials import finish, slope
 from ..stats import ALWAYS, COLUMNS, EVERY, TokenStats
 from .rows import Stage, TorchRows
 
-BLOCK = 2**20  # elements that are widened and folded at a time
 
-
-def _blocks(num: int, vocab: int) -> Iterator[slice]:
-    size = max(1, BLOCK // max(1, vocab))
+def _blocks(num: int, vocab: int, stage: Stage) -> Iterator[slice]:
+    size = max(1, stage.block // max(1, vocab))
     return (slice(i, i + size) for i in range(0, num, size))
 
 
@@ -39,7 +37,7 @@ class _LogitsStats(torch.autograd.Function):
         vocab = logits.shape[1]
         seen = []
         with torch.autocast(logits.device.type, enabled=False):
-            for rows in _blocks(len(scored), vocab):
+            for rows in _blocks(len(scored), vocab, stage):
                 z = widened(logits[scored.index[rows]])
                 stats = finish(stage.fold_(z, scored.targets[rows], needs).partial, vocab, needs)
                 seen.append([stats.columns()[name] for name in names])
@@ -61,7 +59,7 @@ class _LogitsStats(torch.autograd.Function):
             if ctx.overwrite:
                 ignored = torch.ones(len(out), dtype=torch.bool, device=out.device).index_fill_(0, index, False)
                 out[ignored] = 0.0
-            for rows in _blocks(len(index), logits.shape[1]):
+            for rows in _blocks(len(index), logits.shape[1], ctx.stage):
                 _grad_block(
                     out, logits, Scored(index[rows], targets[rows]), stats.map(lambda c: c[rows]),  # noqa: B023
                     grad.map(lambda c: c[rows]), ctx.stage,  # noqa: B023

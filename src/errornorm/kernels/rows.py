@@ -52,6 +52,10 @@ class Folded:
 class Stage(Protocol):
     """How a kernel does the element-wise work: torch operations here, Triton programs on a GPU."""
 
+    block: int  # elements of given logits that are worth handing over at a time
+    buffer: int  # elements of the one buffer of logits, where a head computes them
+    max_rows: int  # of that buffer
+
     def fold_(
         self, z: Tensor, targets: Tensor, needs: frozenset[str], start: int = 0, softcap: float | None = None
     ) -> Folded:
@@ -70,6 +74,10 @@ def locate(targets: Tensor, start: int, width: int) -> tuple[Tensor, Tensor]:
 
 class TorchRows:
     """Plain torch operations, a cache-sized block of rows at a time."""
+
+    block = 2**20
+    buffer = 5 * 2**20  # 20 MB
+    max_rows = 512
 
     def fold_(
         self, z: Tensor, targets: Tensor, needs: frozenset[str], start: int = 0, softcap: float | None = None

@@ -24,8 +24,7 @@ from ..partials import Partial, finish, slope
 from ..stats import ALWAYS, COLUMNS, EVERY, Guess, TokenStats
 from .rows import Folded, Stage
 
-BUFFER = 2**23  # elements of the one buffer of logits: 32 MB
-MIN_ROWS, MAX_ROWS = 128, 512  # fewer rows: repacking the weight for each product dominates
+MIN_ROWS = 128  # of a chunk: with fewer, repacking the weight for each product dominates
 NOISE = 8  # a guess is right if it is off by no more than this many roundings
 
 
@@ -71,6 +70,9 @@ class Plan:
     def own(self) -> list[str]:
         """The statistics whose gradient goes through the logits."""
         return [name for name in self.names if not (self.linear and name == "mean_logit")]
+
+    def rows_per_chunk(self, weight: Tensor) -> int:
+        return min(self.stage.max_rows, max(MIN_ROWS, self.stage.buffer // max(1, len(weight))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +163,13 @@ class _Pass:
             self.sums.bias.add_(grad.sum() * scale / vocab)
 
 
-def _rows_per_chunk(vocab: int) -> int:
-    return min(MAX_ROWS, max(MIN_ROWS, BUFFER // max(1, vocab)))
-
-
-def _strided(num: int, vocab: int, device: torch.device) -> list[Tensor]:
+def _strided(num: int, size: int, device: torch.device) -> list[Tensor]:
     """Chunks that are each a fair sample of the batch, also of one sorted by length or difficulty."""
-    chunks = max(1, math.ceil(num / _rows_per_chunk(vocab)))
+    chunks = max(1, math.ceil(num / size))
     return [torch.arange(i, num, chunks, device=device) for i in range(chunks)]
 
 
-def _consecutive(rows: Tensor, vocab: int) -> Iterator[Tensor]:
-    size = _rows_per_chunk(vocab)
+def _consecutive(rows: Tensor, size: int) -> Iterator[Tensor]:
     return (rows[i : i + size] for i in range(0, len(rows), size))
 
 
@@ -188,7 +185,7 @@ def _explain(true: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
 class _HiddenStats(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan) -> tuple[Tensor, ...]:
-        order = _strided(len(plan.scored), len(weight), hidden.device)
+        order = _strided(len(plan.scored), plan.rows_per_chunk(weight), hidden.device)
         guess = plan.guess
         wanted = tuple(w and guess is not None for w in ctx.needs_input_grad[:3])
         seen, guesses = [], []
@@ -235,16 +232,16 @@ class _HiddenStats(torch.autograd.Function):
                     true,
                 )
             todo = rest.any(0).nonzero().squeeze(1)
-            limit = _rows_per_chunk(len(weight))
-            work = _Pass(plan, hidden, weight, bias, min(len(todo), limit), sums)
-            for rows in _consecutive(todo, len(weight)):
+            size = plan.rows_per_chunk(weight)
+            work = _Pass(plan, hidden, weight, bias, min(len(todo), size), sums)
+            for rows in _consecutive(todo, size):
                 folded, whole = work.fold(rows, frozenset())
                 work.add_gradient(folded, whole, rows, stats.take(rows), _named(rest[:, rows], plan.own))
             silent = ~true.any(0)
             mean = grad.columns().get("mean_logit") if plan.linear else None
             if mean is not None:
                 silent &= mean == 0
-                for rows in _consecutive((mean != 0).nonzero().squeeze(1), len(weight)):
+                for rows in _consecutive((mean != 0).nonzero().squeeze(1), size):
                     work.add_mean_gradient(rows, mean[rows])
             if sums.hidden is not None:
                 plan.ranks.add(sums.hidden)[plan.scored.index[silent]] = 0.0  # exactly, also after a wrong guess
