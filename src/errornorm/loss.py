@@ -32,6 +32,7 @@ class LossTerms:
     num_kept: int  # of these, weight above 0
     cutoff: float | None  # the score above which tokens were dropped, if a cutoff was in force
     weights: Tensor  # in the shape of the targets, 0 where ignored
+    dropped: Tensor  # likewise, bool: weight 0 without being ignored
     stats: TokenStats  # detached, in the shape of the targets, 0 where ignored
     normalize: Literal["valid", "kept"] = "valid"
 
@@ -84,7 +85,8 @@ class RobustLoss(nn.Module):
         super().__init__()
         require(
             isinstance(objective, Objective),
-            f"{objective!r} is not an objective; e.g. errornorm.ent_fraction(0.1)",
+            f"{objective!r} is not an objective: call a method, e.g. errornorm.ent_fraction(0.1), "
+            "or errornorm.objective on a text",
         )
         require_share("label_smoothing", label_smoothing)
         require_choice("normalize", normalize, "valid", "kept")
@@ -218,6 +220,7 @@ class RobustLoss(nn.Module):
             num_kept=int((weighed.weights > 0).sum()),
             cutoff=None if weighed.cutoff is None else float(weighed.cutoff),
             weights=batch.spread(weighed.weights),
+            dropped=batch.spread(weighed.weights == 0),
             stats=stats.detach().spread(batch.scored.index, batch.shape),
             normalize=normalize,
         )

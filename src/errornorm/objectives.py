@@ -102,7 +102,8 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_share(name: str, value: float) -> None:
-    require(0.0 <= value <= 1.0, f"{name}={value} is a share: give a number from 0 to 1")
+    number = isinstance(value, int | float)
+    require(number and 0 <= value <= 1, f"{name}={value!r} is a share: give a number from 0 to 1")
 
 
 def require_choice(name: str, value: str, *choices: str) -> None:

@@ -102,7 +102,7 @@ class _Pass:
     """A pass over rows of the batch, a chunk at a time through one buffer of logits."""
 
     def __init__(self, plan: Plan, hidden: Tensor, weight: Tensor, bias: Tensor | None, rows: int, sums: _Sums) -> None:
-        dtype = torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
+        dtype = _working(hidden, weight)
         self.plan, self.hidden, self.sums = plan, hidden, sums
         self.weight = weight.to(dtype)
         self.bias = None if bias is None else bias.to(dtype) * plan.head.scale
@@ -117,7 +117,6 @@ class _Pass:
     def fold(self, rows: Tensor, needs: frozenset[str]) -> tuple[Folded, Partial]:
         """Logits of these rows in the buffer, folded; and their partial over the whole vocabulary."""
         plan, z, h = self.plan, self.buffer[: len(rows)], self.inputs(rows)
-        # With out=, as every product here: autocast would round it to half precision.
         if self.bias is None:
             torch.mm(h, self.weight.T, out=z)
         else:
@@ -163,6 +162,11 @@ class _Pass:
             self.sums.bias.add_(grad.sum() * scale / vocab)
 
 
+def _working(hidden: Tensor, weight: Tensor) -> torch.dtype:
+    """The type of logits and gradients under construction: float32 also for half-precision input."""
+    return torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
+
+
 def _strided(num: int, size: int, device: torch.device) -> list[Tensor]:
     """Chunks that are each a fair sample of the batch, also of one sorted by length or difficulty."""
     chunks = max(1, math.ceil(num / size))
@@ -190,8 +194,7 @@ class _HiddenStats(torch.autograd.Function):
         wanted = tuple(w and guess is not None for w in ctx.needs_input_grad[:3])
         seen, guesses = [], []
         with torch.autocast(hidden.device.type, enabled=False):
-            dtype = torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
-            sums = _Sums.zeros((hidden, weight, bias), wanted, dtype)
+            sums = _Sums.zeros((hidden, weight, bias), wanted, _working(hidden, weight))
             work = _Pass(plan, hidden, weight, bias, len(order[0]), sums)
             for rows in order:
                 folded, whole = work.fold(rows, plan.needs)

@@ -26,5 +26,5 @@ def rho1(keep: float = 0.6, *, start: int = 0, keep_first: int = 0, max_dropped:
     Reference: Lin et al., "Rho-1: Not All Tokens Are What You Need", NeurIPS 2024.
     """
     require_share("keep", keep)
-    guard = Guard(keep_first, max_dropped)
-    return delayed(truncate(scores.lack_of_excess, top_fraction(1 - keep), guard=guard), start)
+    cutoff = top_fraction(round(1 - keep, 12))  # 1 - 0.9 is a little less than 0.1
+    return delayed(truncate(scores.lack_of_excess, cutoff, guard=Guard(keep_first, max_dropped)), start)

@@ -1,0 +1,222 @@
+"""Method cards: what the docstrings and signatures say, as one line, as a card, as a page.
+
+`python -m errornorm.cards` in the project's folder brings docs/methods.md and the generated parts of README.md up to
+date. Nothing here knows a method by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .surface import METHODS
+
+HEADINGS = ("Args:", "Example:", "Reference:")
+INTRO = """# Methods
+
+Every method is an objective: it turns the statistics of a token into that token's loss. All of them run on every
+kernel, take a start step, and can be written as text: `errornorm.objective("ent_fraction(0.1, start=500)")`.
+
+This page is made from the docstrings by `errornorm methods --markdown`; change them, not this file.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    default: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    name: str
+    signature: str
+    summary: str  # the first sentence
+    about: str  # the paragraphs after the equation, and what follows the first sentence
+    equation: str
+    parameters: tuple[Parameter, ...]
+    statistics: tuple[str, ...]  # needed beyond nll and lse
+    columns: tuple[str, ...]  # needed from outside the model
+    example: str
+    reference: str
+
+    def markdown(self, level: int = 1) -> str:
+        rows = [(f"`{p.name}`", f"`{p.default}`", p.about) for p in self.parameters]
+        needs = [f"Statistics beyond `nll` and `lse`: {_listed(self.statistics)}."]
+        if self.columns:
+            needs.append(f"Columns that come with each training batch: {_listed(self.columns)}.")
+        parts = [
+            f"{'#' * level} {self.name}",
+            self.summary,
+            _fenced("text", self.equation),
+            self.about,
+            _fenced("text", self.signature),
+            table(("parameter", "default", "meaning"), rows),
+            " ".join(needs),
+            _fenced("pycon", self.example),
+            f"Reference: {self.reference}",
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def card(name: str) -> Card:
+    """The card of a method.
+
+    Example:
+        >>> card("mle").summary
+        'Maximum likelihood: every token counts the same.'
+    """
+    if name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(f"unknown method {name!r}{hint}; there are {', '.join(METHODS)}")
+    factory = METHODS[name]
+    sections = _sections(inspect.getdoc(factory) or "")
+    defaults = {p.name: repr(p.default) for p in inspect.signature(factory).parameters.values()}
+    summary, about, equation = _opening(sections[""])
+    about_parameters = _parameters(sections["Args:"])
+    assert about_parameters.keys() == defaults.keys(), f"{name}: Args do not match the signature"
+    objective = factory()
+    return Card(
+        name=name,
+        signature=f"{name}({', '.join(f'{key}={default}' for key, default in defaults.items())})",
+        summary=summary,
+        about=about,
+        equation=equation,
+        parameters=tuple(Parameter(key, default, about_parameters[key]) for key, default in defaults.items()),
+        statistics=tuple(sorted(objective.needs)),
+        columns=tuple(sorted(objective.columns)),
+        example=inspect.cleandoc(sections["Example:"]),
+        reference=" ".join(sections["Reference:"].split()),
+    )
+
+
+def cards() -> list[Card]:
+    """The cards of all methods, in the order of METHODS."""
+    return [card(name) for name in METHODS]
+
+
+def page() -> str:
+    """docs/methods.md."""
+    return "\n".join([INTRO, methods_table("#{name}"), *(c.markdown(2) for c in cards())])
+
+
+def methods_table(link: str) -> str:
+    """One line for each method; `link` is where its name leads."""
+    rows = [(f"[`{c.name}`]({link.format(name=c.name)})", c.summary) for c in cards()]
+    return table(("method", "what it does"), rows) + "\n"
+
+
+def bench_section(report: Mapping[str, Any]) -> str:
+    """The README's benchmark tables, one per size, from the JSON that `errornorm bench` writes."""
+    sizes: dict[str, list[Mapping[str, Any]]] = {}
+    for row in report["rows"]:
+        sizes.setdefault(_conditions(row["settings"]), []).append(row)
+    return "\n".join(f"{conditions}\n\n{_bench_table(rows)}\n" for conditions, rows in sizes.items())
+
+
+def _conditions(settings: Mapping[str, Any]) -> str:
+    threads = "1 thread" if settings["threads"] == 1 else f"{settings['threads']} threads"
+    return (
+        f"{settings['tokens']} tokens, hidden size {settings['hidden']}, vocabulary {settings['vocab']}, fraction "
+        f"{settings['fraction']:g}; {threads} of {settings['cpu']}, {settings['clock']} time, best of "
+        f"{settings['repeat']}, torch {settings['torch']}:"
+    )
+
+
+def _bench_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    columns = {
+        "ms": ("best_ms", ".0f"),
+        "to plain": ("to_plain", ".2f"),
+        "to floor": ("to_floor", ".2f"),
+        "MB": ("peak_mb", ".0f"),
+        "MB to plain": ("memory_to_plain", ".2f"),
+        "gradient error": ("gradient_error", ".0e"),
+    }
+    ran = [row for row in rows if row["ran"]]
+    lines = [
+        (_bench_label(row), *("" if row[key] is None else f"{row[key]:{form}}" for key, form in columns.values()))
+        for row in ran
+    ]
+    missing = ", ".join(f"{row['label']} ({row['note']})" for row in rows if not row["ran"])
+    return table(("one step of head and loss", *columns), lines) + (f"\n\nDid not run: {missing}." if missing else "")
+
+
+def _bench_label(row: Mapping[str, Any]) -> str:
+    label = f"**{row['label']}**" if row["kind"] == "ours" else row["label"]
+    return f"{label} ({row['note']})" if row["note"] else str(label)
+
+
+def fill(text: str, marker: str, content: str) -> str:
+    """Put content between <!-- marker --> and <!-- /marker -->."""
+    begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
+    head, _, rest = text.partition(begin)
+    _, found, tail = rest.partition(end)
+    if not found:
+        raise ValueError(f"no {begin} followed by {end} in the text: add the two lines where the section belongs")
+    return f"{head}{begin}\n{content.strip()}\n{end}{tail}"
+
+
+def refresh(root: Path) -> dict[Path, str]:
+    """What the generated files under a project's folder should hold."""
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    readme = fill(readme, "methods", methods_table("docs/methods.md#{name}"))
+    report = root / "docs" / "bench" / "bench.json"
+    if report.exists():
+        readme = fill(readme, "bench", bench_section(json.loads(report.read_text(encoding="utf-8"))))
+    return {root / "docs" / "methods.md": page(), root / "README.md": readme}
+
+
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A Markdown table; nothing if it has no rows."""
+    if not rows:
+        return ""
+    lines = [header, tuple("---" for _ in header), *(tuple(cell.replace("|", r"\|") for cell in row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _sections(doc: str) -> dict[str, str]:
+    """The text under each heading; the opening under ""."""
+    found: dict[str, list[str]] = {heading: [] for heading in ("", *HEADINGS)}
+    current = ""
+    for line in doc.splitlines():
+        heading = next((h for h in HEADINGS if line.startswith(h)), None)
+        current = heading or current
+        found[current].append(line if heading is None else line.removeprefix(heading).strip())
+    return {heading: "\n".join(lines).strip("\n") for heading, lines in found.items()}
+
+
+def _opening(text: str) -> tuple[str, str, str]:
+    """The first sentence, the other paragraphs, and the equation, which is what is indented."""
+    blocks = [block for block in re.split(r"\n\s*\n", text) if block.strip()]
+    prose = [" ".join(block.split()) for block in blocks if not block.startswith("    ")]
+    equation = "\n".join(inspect.cleandoc(block) for block in blocks if block.startswith("    "))
+    summary, rest = re.match(r"(.+?\.)(?:\s+(.*))?$", prose[0]).groups()  # type: ignore[union-attr]
+    return summary, "\n\n".join([*([rest] if rest else []), *prose[1:]]), equation
+
+
+def _parameters(text: str) -> dict[str, str]:
+    """Name and description of each parameter; a continued line is indented further."""
+    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", text, re.MULTILINE)
+    return {name: " ".join(about.split()) for name, about in entries}
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _fenced(language: str, text: str) -> str:
+    return f"```{language}\n{text}\n```" if text else ""
+
+
+if __name__ == "__main__":
+    for path, content in refresh(Path.cwd()).items():
+        path.write_text(content, encoding="utf-8")
+        print(path)
