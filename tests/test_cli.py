@@ -74,11 +74,10 @@ def test_methods_are_one_line_each(capsys):
     code, out, _ = run(capsys, "methods")
     lines = out.splitlines()[2:]
     assert code == 0
-    assert [line.split("(")[0] for line in lines] == list(METHODS)
+    assert [line.split()[0] for line in lines] == list(METHODS)
     for line in lines:
-        signature, summary = line.split("  ", 1)
-        assert objective(signature).spec == signature
-        assert summary.strip().endswith(".")
+        assert line.endswith(".")
+        assert objective(line.split()[0])
 
 
 def test_methods_as_json_and_markdown(capsys):

@@ -148,7 +148,7 @@ def methods(
     elif markdown:
         print(cards.page(), end="")
     else:
-        _print_table(("method", "what it does"), [(card.signature, card.summary) for card in found])
+        _print_table(("method", "what it does"), [(card.name, card.summary) for card in found])
 
 
 @app.command(epilog=_example("errornorm kernels", "errornorm kernels --json"))
