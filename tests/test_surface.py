@@ -68,3 +68,10 @@ def test_import_loads_torch_and_nothing_else_heavy():
     assert heavy == "["
     outside = {name.strip(" '[]\n") for name in roots.split(",")} - set(sys.stdlib_module_names)
     assert outside == {"errornorm"}
+
+
+@pytest.mark.parametrize("module", ["loss", "methods", "kernels.chunked", "cutoffs"])
+def test_a_module_may_be_imported_first(module):
+    code = f"import errornorm.{module} as first; import errornorm; print(first.__name__, errornorm.RobustLoss.__name__)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out == f"errornorm.{module} RobustLoss\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     # Torch is imported with the first name that is used: the command line answers --help without it.
-    if name == "surface" or (name.startswith("__") and name != "__all__"):
+    private = name.startswith("_") and name != "__all__"
+    if private or importlib.util.find_spec(f"{__name__}.{name}") is not None:  # submodules are not ours to give
         raise AttributeError(name)
     surface = importlib.import_module(".surface", __name__)
     if name == "__all__" or name in surface.__all__:
