@@ -129,3 +129,18 @@ def test_the_window_waits_slides_and_takes_the_quantile():
     for _ in range(4):
         state = window.settle(window.observe(torch.tensor([10.0, 10.0, 10.0]), state))
     assert state["window"].tolist() == [10.0] * 8
+
+
+def test_equal_scores_of_another_type_are_not_above_their_quantile():
+    window = window_fraction(0.5, size=8, least=1)
+    scores = torch.full((8,), 0.1, dtype=torch.float64)
+    state = window.settle(window.observe(scores, window.init()))
+    assert not window.drop(scores, state).mask.any()
+
+
+def test_state_is_made_on_the_cpu_whatever_the_default_device():
+    with torch.device("meta"):
+        loss = RobustLoss(ent_fraction(scope="running"))
+    loss(logits=torch.zeros(2, 3, requires_grad=True), targets=torch.tensor([0, 1]))
+    loss.advance()
+    assert loss.state["counts"].sum() == 2

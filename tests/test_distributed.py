@@ -29,6 +29,8 @@ def _in_group(rank, folder):
         "global": {sizes: global_worker(rank, sizes) for sizes in SIZES},
         "splits": {(case, micro): train(case, rank, 2, micro) for case in INVARIANT for micro in (1, 2, 4, 8)},
         "window": window_worker(rank),
+        "wrong shards": wrong_shard_worker(rank),
+        "chance": chance_worker(rank),
     }
     torch.save(results, f"{folder}/{rank}.pt")
     dist.barrier()
@@ -184,3 +186,31 @@ def test_the_window_is_shared_by_all_ranks(ranks):
     a, b = (rank["window"] for rank in ranks)
     assert torch.equal(a, b)
     assert len(a) == 6
+
+
+def wrong_shard_worker(rank):
+    p = problem(3).to(torch.float32)
+    messages = []
+    for start, rows in ((0, 150 + rank), (rank * 151, 150)):  # both from 0; one row missing between them
+        shard, weight = VocabShard(start, VOCAB), p.weight[start : start + rows]
+        try:
+            RobustLoss(mle())(hidden=p.hidden, weight=weight, targets=p.targets, shard=shard)
+        except ValueError as error:
+            messages.append(str(error))
+    return messages
+
+
+def test_shards_that_overlap_or_miss_a_row_are_refused(ranks):
+    for rank in ranks:
+        assert ["do not add up" in message for message in rank["wrong shards"]] == [True, True]
+
+
+def chance_worker(rank):
+    p = problem(3, ignored=0).to(torch.float32)
+    return RobustLoss(objective("random_truncation(0.5)"))(hidden=p.hidden, weight=p.weight, targets=p.targets).weights
+
+
+def test_every_rank_has_its_own_chance(ranks):
+    a, b = (rank["chance"] for rank in ranks)
+    assert not torch.equal(a, b)
+    assert a.sum() == b.sum() == 33

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from errornorm import METHODS, RobustLoss, ent_fraction, ent_threshold, mle, objective, token_stats
+from errornorm import METHODS, RobustLoss, VocabShard, ent_fraction, ent_threshold, mle, objective, token_stats
 from tests.problems import CASES, problem
 
 HEADS = [("hidden", "chunked"), ("hidden", "reference"), ("logits", "logits"), ("logits", "reference")]
@@ -111,6 +111,27 @@ def test_many_bad_tokens_are_counted_and_the_first_named():
         token_stats(logits=torch.full((40, 3), math.nan), targets=torch.zeros(40, dtype=torch.long))
 
 
+@pytest.mark.parametrize("kernel", ["chunked", "reference"])
+def test_what_a_soft_cap_or_a_mask_would_hide_is_found(kernel):
+    def run(hidden=1.0, weight=1.0, bias=0.0, softcap=None):
+        h, w, b = torch.ones(4, 3), torch.ones(7, 3), torch.zeros(7)
+        h[1, 0], w[5, 0], b[6] = hidden, weight, bias
+        loss = RobustLoss(mle(), kernel=kernel)
+        return loss(hidden=h.requires_grad_(), weight=w, bias=b, targets=torch.arange(4), softcap=softcap)
+
+    with pytest.raises(FloatingPointError, match=r"1 of 4 tokens .* \[1\]$"):
+        run(hidden=math.inf, softcap=30.0)
+    with pytest.raises(FloatingPointError, match="1 rows of the head's weight have NaN or Inf, the first is 5"):
+        run(weight=math.inf, softcap=30.0)
+    with pytest.raises(FloatingPointError, match="the first is 5"):
+        run(weight=-math.inf)
+    with pytest.raises(FloatingPointError, match="the head's bias has NaN or \\+Inf"):
+        run(bias=math.inf, softcap=30.0)
+    with pytest.raises(ValueError, match="masks nothing behind a soft-cap"):
+        run(bias=-math.inf, softcap=30.0)
+    assert run(bias=-math.inf).mean.item() == pytest.approx(math.log(6))
+
+
 def test_smoothing_over_a_masked_vocabulary_is_refused():
     logits = torch.randn(2, 3, 5)
     logits[..., 4] = -math.inf
@@ -132,6 +153,10 @@ def test_columns_are_checked():
     p.token_weight[0, 0] = -1
     with pytest.raises(ValueError, match="negative"):
         run(RobustLoss(METHODS["weighted"]()), p, "hidden")
+    with pytest.raises(ValueError, match="give it by its own name"):
+        RobustLoss(mle())(hidden=p.hidden, weight=p.weight, targets=p.targets, columns={"ref_nll": p.ref_nll})
+    with pytest.raises(ValueError, match="sequence_ids must be whole numbers"):
+        RobustLoss(mle())(hidden=p.hidden, weight=p.weight, targets=p.targets, sequence_ids=p.ref_nll)
     with pytest.raises(ValueError, match=r"token_weight of shape \(6,\) must have the targets' \(6, 11\)"):
         RobustLoss(mle())(hidden=p.hidden, weight=p.weight, targets=p.targets, token_weight=torch.ones(6))
 
@@ -142,6 +167,12 @@ def test_columns_are_checked():
         ({}, "give either logits="),
         ({"logits": torch.randn(2, 5), "hidden": torch.randn(2, 3)}, "give either logits="),
         ({"hidden": torch.randn(2, 3)}, "needs weight="),
+        ({"hidden": torch.randn(2, 3), "weight": torch.ones(5, 3, dtype=torch.long)}, "in floating point"),
+        ({"hidden": torch.randn(2, 3), "weight": torch.randn(5, 3), "scale": 0.0}, "other than 0"),
+        ({"hidden": torch.randn(2, 3), "weight": torch.randn(5, 3), "scale": torch.ones(())}, "other than 0"),
+        ({"hidden": torch.randn(2, 3), "weight": torch.randn(5, 3), "shard": VocabShard(3, 6)}, "do not fit into"),
+        ({"logits": torch.tensor(1.0)}, "do not fit"),
+        ({"logits": torch.randn(2, 5), "targets": [0, 1]}, "targets must be a tensor, not a list"),
         ({"hidden": torch.randn(2, 3), "weight": torch.randn(5, 4)}, "does not fit hidden states of size 3"),
         ({"hidden": torch.randn(2, 3), "weight": torch.randn(5, 3), "bias": torch.randn(4)}, r"must be \(5,\)"),
         ({"hidden": torch.randn(2, 3), "weight": torch.randn(5, 3), "softcap": 0.0}, "above 0"),
@@ -304,6 +335,24 @@ def test_overwriting_the_logits_changes_nothing_but_the_logits():
     RobustLoss(mle(), overwrite_logits=True)(logits=leaf, targets=torch.tensor([0, 1, 2])).mean.backward()
     assert torch.equal(leaf, before)
     assert not torch.equal(leaf.grad, leaf)
+
+
+def test_rows_that_share_their_memory_are_not_overwritten():
+    leaf, targets = torch.randn(1, 30, requires_grad=True), torch.tensor([1, 2, 3, 4, 5])
+    grads = []
+    for overwrite in (False, True):
+        z = (leaf * 1.0).expand(5, 30)
+        loss = RobustLoss(mle(), overwrite_logits=overwrite)
+        grads.append(torch.autograd.grad(loss(logits=z, targets=targets).mean, leaf)[0])
+    assert torch.equal(*grads)
+
+
+def test_a_column_of_any_number_type():
+    logits, targets = torch.randn(3, 5, requires_grad=True), torch.tensor([0, 1, 2])
+    for weight in ([True, False, True], [1, 0, 1], torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64)):
+        terms = RobustLoss(METHODS["weighted"]())(logits=logits, targets=targets, token_weight=torch.as_tensor(weight))
+        assert terms.weights.dtype == terms.total.dtype == torch.float32
+        assert terms.weights.tolist() == [1, 0, 1]
 
 
 def test_overwritten_logits_that_somebody_still_needs_are_noticed():

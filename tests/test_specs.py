@@ -58,6 +58,11 @@ def test_every_objective_says_the_call_that_makes_it_again(name):
         ("__import__('os')", "unknown method '__import__'"),
         ("errornorm.mle()", "not of the form"),
         ("[mle]", "not of the form"),
+        ("mle(" + "-" * 900 + "1)", "not of the form|a number or a quoted word|mle"),
+        ("ent_fraction({[]:1})", "a number or a quoted word"),
+        ("ent_fraction(" + "0.1," * 500 + ")", "at most 1000 characters"),
+        ("mle\0", "not of the form"),
+        (None, "an objective is a text"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text, message):
@@ -71,3 +76,29 @@ def test_nothing_is_evaluated(tmp_path):
     with pytest.raises(ValueError, match="a number or a quoted word"):
         objective(f"ent_fraction(fraction=open({str(trap)!r}, 'w'))")
     assert not trap.exists()
+
+
+def test_numbers_are_taken_in_the_type_of_the_parameter():
+    assert repr(METHODS["focal"](2)) == repr(METHODS["focal"](2.0)) == "focal(gamma=2.0, start=0)"
+    np = pytest.importorskip("numpy")
+    assert repr(ent_fraction(np.float64(0.1), start=np.int64(5))) == repr(ent_fraction(0.1, start=5))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("ent_fraction", {"start": 0.5}),
+        ("ent_fraction", {"start": True}),
+        ("ent_fraction", {"start": "5"}),
+        ("ent_fraction", {"fraction": True}),
+        ("ent_fraction", {"fraction": float("nan")}),
+        ("ent_fraction", {"keep_first": 1.5}),
+        ("loss_truncation", {"window": 10.5}),
+        ("random_truncation", {"seed": 0.5}),
+        ("focal", {"gamma": float("inf")}),
+        ("eaft", {"alpha": None}),
+    ],
+)
+def test_nonsense_is_refused(name, arguments):
+    with pytest.raises(ValueError, match="must be a"):
+        METHODS[name](**arguments)

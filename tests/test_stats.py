@@ -146,6 +146,24 @@ def test_every_statistic_is_differentiable(column, source, small_chunks):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
 
+def test_the_error_norm_has_a_slope_where_it_vanishes():
+    z = torch.tensor([[200.0, 0.0], [1.0, 0.0]], requires_grad=True)
+    token_stats(logits=z, targets=torch.tensor([0, 0])).error_norm.sum().backward()
+    assert (z.grad[0] == 0).all()
+    assert z.grad[1].isfinite().all()
+    assert (z.grad[1] != 0).all()
+
+
+@pytest.mark.parametrize("upstream", [1.0, 1e-5, 1e-7])
+def test_no_gradient_is_denormal(upstream):
+    """They are many times slower than other numbers on many CPUs."""
+    z = torch.randn(50, 300, generator=torch.Generator().manual_seed(0)) * torch.logspace(0, 2, 50).unsqueeze(1)
+    z.requires_grad_()
+    (token_stats(logits=z, targets=z.argmax(1)).nll.sum() * upstream).backward()
+    tiny = torch.finfo(z.dtype).tiny
+    assert not ((z.grad != 0) & (z.grad.abs() < tiny)).any()
+
+
 def test_what_was_not_asked_for_says_how_to_get_it():
     stats = token_stats(logits=torch.randn(2, 5), targets=torch.tensor([0, 1]), statistics=())
     assert list(stats.columns()) == ["nll", "lse"]
@@ -158,6 +176,9 @@ def test_what_was_not_asked_for_says_how_to_get_it():
     with pytest.raises(ValueError, match="unknown statistics"):
         primitives(["margin"])
     assert primitives(["error_norm", "smooth"]) == {"nll", "lse", "off_target", "mean_logit"}
+    assert primitives("error_norm") == {"nll", "lse", "off_target"}
+    with pytest.raises(ValueError, match="no columns"):
+        TokenStats(margin=torch.zeros(2))
     assert repr(TokenStats(nll=torch.zeros(2, 3))) == "TokenStats(nll=(2, 3))"
 
 

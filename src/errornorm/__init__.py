@@ -10,18 +10,17 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .surface import *  # noqa: F403
+else:
 
+    def __getattr__(name: str) -> Any:
+        # Torch is imported with the first name that is used: the command line answers --help without it.
+        private = name.startswith("_") and name != "__all__"
+        if private or importlib.util.find_spec(f"{__name__}.{name}") is not None:  # submodules are not ours to give
+            raise AttributeError(name)
+        surface = importlib.import_module(".surface", __name__)
+        if name != "__all__" and name not in surface.__all__:
+            raise AttributeError(f"module 'errornorm' has no attribute {name!r}")
+        return globals().setdefault(name, getattr(surface, name))
 
-def __getattr__(name: str) -> Any:
-    # Torch is imported with the first name that is used: the command line answers --help without it.
-    private = name.startswith("_") and name != "__all__"
-    if private or importlib.util.find_spec(f"{__name__}.{name}") is not None:  # submodules are not ours to give
-        raise AttributeError(name)
-    surface = importlib.import_module(".surface", __name__)
-    if name == "__all__" or name in surface.__all__:
-        return getattr(surface, name)
-    raise AttributeError(f"module 'errornorm' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return [*importlib.import_module(".surface", __name__).__all__, "__version__"]
+    def __dir__() -> list[str]:
+        return [*importlib.import_module(".surface", __name__).__all__, "__version__"]

@@ -5,19 +5,22 @@ Shapes: targets of any shape with M positions in all, N of them scored; V vocabu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .head import Head, Scored, VocabShard
+from .compiler import uncompiled
+from .head import Head, Scored, VocabShard, widened
 from .kernels import choose
-from .stats import COLUMNS, Guess, TokenStats, primitives
+from .stats import COLUMNS, Guess, TokenStats, primitives, spread
 
 SHOWN = 5  # positions named in an error message
 
 
+@uncompiled("stats")
 @dataclass(frozen=True, slots=True)
 class Batch:
     source: Tensor  # [M, V] logits, or [M, D] hidden states
@@ -27,52 +30,42 @@ class Batch:
 
     @staticmethod
     def of(
-        *,
-        targets: Tensor,
-        logits: Tensor | None,
-        hidden: Tensor | None,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        scale: float,
-        softcap: float | None,
-        shard: VocabShard | None,
-        ignore_index: int,
+        targets: Tensor, logits: Tensor | None, hidden: Tensor | None, head: Head | None, ignore_index: int
     ) -> Batch:
         if (logits is None) == (hidden is None):
             raise ValueError("give either logits=, or hidden= and weight=")
-        if logits is not None:
-            if weight is not None or bias is not None or scale != 1.0 or softcap is not None or shard is not None:
-                raise ValueError(
-                    "weight, bias, scale, softcap and shard belong to hidden=; logits are taken as they are"
-                )
-            source, head, vocab = logits, None, logits.shape[-1]
-        else:
-            assert hidden is not None
-            if weight is None:
-                raise ValueError("hidden= needs weight=, the output embedding of shape (vocabulary, hidden size)")
-            source, head = hidden, Head(weight, bias, scale, softcap, shard)
-            vocab = head.vocab
-            _check_head(hidden, head)
+        if logits is not None and head is not None:
+            raise ValueError("weight, bias, scale, softcap and shard belong to hidden=; logits are taken as they are")
+        if hidden is not None and head is None:
+            raise ValueError("hidden= needs weight=, the output embedding of shape (vocabulary, hidden size)")
+        source = hidden if logits is None else logits
+        for name, tensor in (("targets", targets), ("logits or hidden states", source)):
+            if not isinstance(tensor, Tensor):
+                raise ValueError(f"{name} must be a tensor, not a {type(tensor).__name__}")
+        assert source is not None
         if not source.is_floating_point():
             raise ValueError(f"logits or hidden states must be floating point, not {source.dtype}")
-        if source.shape[:-1] != targets.shape:
+        if source.dim() == 0 or source.shape[:-1] != targets.shape:
             raise ValueError(
                 f"targets of shape {tuple(targets.shape)} do not fit {tuple(source.shape)}: "
                 f"they must be {tuple(source.shape[:-1])}"
             )
-        scored = _scored(targets, ignore_index, vocab)
+        if head is not None:
+            _check_head(source, head)
+        scored = _scored(targets, ignore_index, source.shape[-1] if head is None else head.vocab)
         return Batch(source.reshape(-1, source.shape[-1]), head, scored, targets.shape)
 
     def stats(
         self, kernel: str, needs: frozenset[str], guess: Guess | None = None, overwrite: bool = False
     ) -> TokenStats:
         """Live statistics [N] of the scored tokens."""
-        if self.head is None:
-            chosen = choose(kernel, "logits", self.source.device).load()
-            stats = chosen.of_logits(self.source, self.scored, needs, overwrite)
-        else:
-            chosen = choose(kernel, "hidden", self.source.device, self.head).load()
-            stats = chosen.of_hidden(self.source, self.head, self.scored, needs, guess)
+        with torch.autocast(self.source.device.type, enabled=False):
+            if self.head is None:
+                chosen = choose(kernel, "logits", self.source.device).load()
+                stats = chosen.of_logits(self.source, self.scored, needs, overwrite)
+            else:
+                chosen = choose(kernel, "hidden", self.source.device, self.head).load()
+                stats = chosen.of_hidden(self.source, self.head, self.scored, needs, guess)
         assert isinstance(stats, TokenStats)
         self._check_finite(stats)
         return stats
@@ -81,11 +74,11 @@ class Batch:
         """The scored tokens' part of a per-token column."""
         if column.shape != self.shape:
             raise ValueError(f"{name} of shape {tuple(column.shape)} must have the targets' {tuple(self.shape)}")
-        return column.detach().reshape(-1)[self.scored.index].to(self.scored.index.device)
+        return column.detach().to(self.scored.index.device).reshape(-1)[self.scored.index]
 
     def spread(self, column: Tensor) -> Tensor:
         """Back into the shape of the targets, 0 where a position is ignored."""
-        return TokenStats(nll=column).spread(self.scored.index, self.shape).nll
+        return spread(column, self.scored.index, self.shape)
 
     def positions(self, which: Tensor) -> str:
         """Where the first of some scored tokens stand, for a message."""
@@ -95,6 +88,10 @@ class Batch:
 
     def _check_finite(self, stats: TokenStats) -> None:
         bad = ~(stats.nll.detach().isfinite() & stats.lse.detach().isfinite())
+        if self.head is not None:
+            # A soft-cap, or a product that is -inf like a mask, would hide these from the statistics.
+            total = torch.sum(self.source.detach(), 1, dtype=stats.nll.dtype)
+            bad |= ~total[self.scored.index].isfinite()
         if bad.any():
             raise FloatingPointError(
                 f"{int(bad.sum())} of {len(bad)} tokens have NaN or Inf in their logits, or a target whose logit is "
@@ -102,16 +99,44 @@ class Batch:
             )
 
 
+def head_of(
+    weight: Tensor | None, bias: Tensor | None, scale: float, softcap: float | None, shard: VocabShard | None
+) -> Head | None:
+    """The head that was given, if one was."""
+    if weight is not None:
+        return Head(weight, bias, scale, softcap, shard)
+    if bias is not None or scale != 1.0 or softcap is not None or shard is not None:
+        raise ValueError("weight, bias, scale, softcap and shard belong to hidden=; logits are taken as they are")
+    return None
+
+
 def _check_head(hidden: Tensor, head: Head) -> None:
-    if head.weight.dim() != 2 or head.weight.shape[1] != hidden.shape[-1]:
+    weight, bias, shard = head.weight, head.bias, head.shard
+    if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1] or not weight.is_floating_point():
         raise ValueError(
-            f"weight of shape {tuple(head.weight.shape)} does not fit hidden states of size {hidden.shape[-1]}: "
-            "it must be (vocabulary, hidden size)"
+            f"weight of shape {tuple(weight.shape)} and type {weight.dtype} does not fit hidden states of size "
+            f"{hidden.shape[-1]}: it must be (vocabulary, hidden size) in floating point"
         )
-    if head.bias is not None and head.bias.shape != head.weight.shape[:1]:
-        raise ValueError(f"bias of shape {tuple(head.bias.shape)} must be ({len(head.weight)},)")
-    if head.softcap is not None and head.softcap <= 0:
-        raise ValueError(f"softcap={head.softcap} must be above 0 (None: no soft-capping)")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"bias of shape {tuple(bias.shape)} must be ({len(weight)},)")
+    if isinstance(head.scale, Tensor) or not (math.isfinite(head.scale) and head.scale != 0):
+        raise ValueError(f"scale={head.scale} must be a number other than 0; multiply the hidden states to learn one")
+    if head.softcap is not None and not 0 < head.softcap < math.inf:
+        raise ValueError(f"softcap={head.softcap} must be a number above 0 (None: no soft-capping)")
+    if shard is not None and not 0 <= shard.start <= shard.vocab - len(weight):
+        raise ValueError(f"{len(weight)} rows from {shard.start} on do not fit into a vocabulary of {shard.vocab}")
+    if not torch.sum(weight.detach(), dtype=widened(weight[:0]).dtype).isfinite():
+        rows = (~weight.detach().isfinite()).any(1).nonzero().squeeze(1)
+        if len(rows):
+            raise FloatingPointError(
+                f"{len(rows)} rows of the head's weight have NaN or Inf, the first is {int(rows[0])}"
+            )
+    if bias is not None:
+        masked = bias.detach() == -math.inf
+        if not (bias.detach().isfinite() | masked).all():
+            raise FloatingPointError("the head's bias has NaN or +Inf")
+        if head.softcap is not None and masked.any():
+            raise ValueError("a bias of -inf masks nothing behind a soft-cap: mask the logits, and give logits=")
 
 
 def _scored(targets: Tensor, ignore_index: int, vocab: int) -> Scored:
@@ -166,8 +191,5 @@ def token_stats(
         >>> [round(x, 3) for x in stats.error_norm.tolist()]
         [0.866, 1.414]
     """
-    batch = Batch.of(
-        targets=targets, logits=logits, hidden=hidden, weight=weight, bias=bias, scale=scale, softcap=softcap,
-        shard=shard, ignore_index=ignore_index,
-    )  # fmt: skip
+    batch = Batch.of(targets, logits, hidden, head_of(weight, bias, scale, softcap, shard), ignore_index)
     return batch.stats(kernel, primitives(statistics)).spread(batch.scored.index, batch.shape)

@@ -1,4 +1,6 @@
-"""Keep torch.compile out of what it could only recompile: state, and shapes that depend on the data.
+"""Keep torch.compile, and second derivatives, out of where they could only go wrong.
+
+What depends on state, or has shapes that depend on the data, would be compiled again at every step.
 
 A compiled training step then has one break at the loss. Torch's compiler is imported with the first loss, as it is
 with the first optimizer, and not with this package.
@@ -6,6 +8,8 @@ with the first optimizer, and not with this package.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,3 +34,17 @@ def keep_out() -> None:
         static = isinstance(owner.__dict__[name], staticmethod)
         method = torch.compiler.disable(getattr(owner, name), reason="state and data-dependent shapes")
         setattr(owner, name, staticmethod(method) if static else method)
+
+
+def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward that is written by hand has no derivative of its own: say so instead of losing terms."""
+
+    @functools.wraps(backward)
+    def checked(*args: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the fused kernels have no second derivative: for create_graph=True use kernel='reference'"
+            )
+        return backward(*args)
+
+    return checked

@@ -29,7 +29,7 @@ class Dropped(NamedTuple):
     cutoff: Tensor  # scalar: what is above it is dropped (of equal scores at a fraction's cutoff, perhaps some)
 
 
-def _same(state: State) -> State:
+def same(state: State) -> State:
     return state
 
 
@@ -42,7 +42,7 @@ class Cutoff:
     drop: Callable[[Tensor, State], Dropped]
     preview: Callable[[State, int], Probably]
     observe: Callable[[Tensor, State], State] = _ignore
-    settle: Callable[[State], State] = _same
+    settle: Callable[[State], State] = same
     init: Callable[[], State] = dict
 
 
@@ -59,7 +59,7 @@ def top(scores: Tensor, count: int) -> Dropped:
     """Exactly `count` of them, the highest; of equal scores the earlier ones. The cutoff is the highest score kept."""
     if count <= 0:
         return Dropped(torch.zeros_like(scores, dtype=torch.bool), scores.new_tensor(math.inf))
-    edge = scores.kthvalue(len(scores) - count + 1).values
+    edge = scores.topk(count).values[-1]
     above, tied = scores > edge, scores == edge
     mask = above | (tied & (tied.cumsum(0) <= count - above.sum()))
     kept = scores[~mask]
@@ -104,8 +104,8 @@ def running_fraction(fraction: float, bounds: tuple[float, float]) -> Cutoff:
 
     def init() -> State:
         return {
-            "pending": torch.zeros(BINS, dtype=torch.int64),
-            "counts": torch.zeros(BINS, dtype=torch.float64),
+            "pending": torch.zeros(BINS, dtype=torch.int64, device="cpu"),
+            "counts": torch.zeros(BINS, dtype=torch.float64, device="cpu"),
         }
 
     def observe(scores: Tensor, state: State) -> State:
@@ -114,7 +114,7 @@ def running_fraction(fraction: float, bounds: tuple[float, float]) -> Cutoff:
 
     def settle(state: State) -> State:
         new = ranks.add(state["pending"])
-        return {"pending": torch.zeros_like(new), "counts": state["counts"].to(new.device) * DECAY + new}
+        return {"pending": torch.zeros_like(new), "counts": state["counts"] * DECAY + new.cpu()}
 
     def edge(state: State) -> Tensor:
         """The number of the lowest bin that is dropped."""
@@ -124,8 +124,9 @@ def running_fraction(fraction: float, bounds: tuple[float, float]) -> Cutoff:
         return BINS - miss.flip(0).argmin()  # of equal ones the highest: drop less
 
     def drop(scores: Tensor, state: State) -> Dropped:
-        lowest = edge(state).to(scores.device)
-        return Dropped(bins(scores) >= lowest, low + lowest * ((high - low) / BINS))
+        lowest = int(edge(state))
+        value = low + lowest * ((high - low) / BINS) if lowest < BINS else math.inf
+        return Dropped(bins(scores) >= lowest, scores.new_tensor(value))
 
     def preview(state: State, total: int) -> Probably:
         return lambda scores: drop(scores, state).mask
@@ -140,7 +141,7 @@ def window_fraction(fraction: float, size: int, least: int) -> Cutoff:
     """
 
     def init() -> State:
-        return {"window": torch.zeros(0), "pending": torch.zeros(0)}
+        return {"window": torch.zeros(0, device="cpu"), "pending": torch.zeros(0, device="cpu")}
 
     def observe(scores: Tensor, state: State) -> State:
         return state | {"pending": torch.cat([state["pending"].to(scores.device), scores.float()])[-size:]}
@@ -153,8 +154,8 @@ def window_fraction(fraction: float, size: int, least: int) -> Cutoff:
     def drop(scores: Tensor, state: State) -> Dropped:
         window = state["window"].to(scores.device)
         enough = len(window) >= max(1, least)
-        cutoff = window.quantile(1 - fraction) if enough else scores.new_tensor(math.inf)
-        return Dropped(scores > cutoff, cutoff)
+        cutoff = window.quantile(1 - fraction) if enough else window.new_tensor(math.inf)
+        return Dropped(scores.to(window.dtype) > cutoff, cutoff)
 
     def preview(state: State, total: int) -> Probably:
         return lambda scores: drop(scores, state).mask

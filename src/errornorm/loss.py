@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from . import compiler, ranks
-from .batch import Batch
+from .batch import Batch, head_of
 from .context import Context
-from .head import VocabShard
+from .head import Head, VocabShard, widened
 from .kernels import KERNELS
 from .objectives import Objective, Weighed, require, require_choice, require_share, smoothed
 from .stats import TokenStats, primitives
@@ -91,10 +91,11 @@ class RobustLoss(nn.Module):
         require_share("label_smoothing", label_smoothing)
         require_choice("normalize", normalize, "valid", "kept")
         require_choice("kernel", kernel, "auto", *KERNELS)
+        require(isinstance(ignore_index, int), f"ignore_index={ignore_index!r} must be a whole number")
         self.objective = objective
         self.label_smoothing, self.normalize, self.kernel = label_smoothing, normalize, kernel
         self.ignore_index, self.overwrite_logits = ignore_index, overwrite_logits
-        self.group = group
+        self.group = self._population = group
         self.steps_taken = 0
         self.batches_seen = 0
         self.state = objective.init()
@@ -131,38 +132,42 @@ class RobustLoss(nn.Module):
             token_weight: Weights for `weighted`.
             columns: Further columns for objectives of your own. All are in the shape of the targets.
         """
-        given = {"ref_nll": ref_nll, "token_weight": token_weight, **(columns or {})}
-        head = {"weight": weight, "bias": bias, "scale": scale, "softcap": softcap, "shard": shard}
-        return self._terms(targets, logits, hidden, head, sequence_ids, given)
+        named = {"ref_nll": ref_nll, "token_weight": token_weight, "sequence_ids": sequence_ids}
+        if twice := named.keys() & (columns or {}).keys():
+            raise ValueError(f"columns has {', '.join(sorted(twice))}: give it by its own name")
+        given = {name: c for name, c in {**named, **(columns or {})}.items() if c is not None}
+        return self._terms(targets, logits, hidden, head_of(weight, bias, scale, softcap, shard), given)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _terms(
         self,
         targets: Tensor,
         logits: Tensor | None,
         hidden: Tensor | None,
-        head: dict[str, Any],
-        sequence_ids: Tensor | None,
-        given: dict[str, Tensor | None],
+        head: Head | None,
+        given: dict[str, Tensor],
     ) -> LossTerms:
-        batch = Batch.of(targets=targets, logits=logits, hidden=hidden, ignore_index=self.ignore_index, **head)
+        batch = Batch.of(targets, logits, hidden, head, self.ignore_index)
         if not (self.training and torch.is_grad_enabled()):
             stats = batch.stats(self.kernel, self._needs)
             return self._collect(batch, stats, stats.nll, Weighed(torch.ones_like(stats.nll), None, {}), "valid")
-        now = Context(
-            step=self.steps_taken,
-            draw=self.batches_seen,
-            layout=_layout(batch, sequence_ids),
-            rows=torch.arange(len(batch.scored), device=targets.device),
-            columns=self._columns(batch, given),
-        )
-        guess = self._smoothed.guess(self.state, now)
-        stats = batch.stats(self.kernel, self._needs, guess, self.overwrite_logits)
-        self._check_smoothing(batch, stats)
-        if self.group is None and batch.head is not None and batch.head.shard is not None:
-            self.group = ranks.NOBODY  # the other ranks see the same tokens, not more of them
-        with ranks.over(self.group):
+        if batch.head is not None and batch.head.shard is not None and self.group is None:
+            self._population = ranks.NOBODY  # the other ranks of a shard see the same tokens, not more of them
+        with ranks.over(self._population):
+            now = Context(
+                step=self.steps_taken,
+                draw=self.batches_seen,
+                layout=_layout(batch, given.pop("sequence_ids", None)),
+                rows=torch.arange(len(batch.scored), device=batch.source.device),
+                columns=self._columns(batch, given),
+            )
+            guess = self._smoothed.guess(self.state, now)
+            stats = batch.stats(self.kernel, self._needs, guess, self.overwrite_logits)
+            self._check_smoothing(batch, stats)
             weighed = self.objective.weigh(stats.detach(), self.state, now)
-        token_loss = self._smoothed.combine(stats, weighed.weights, now)
+            token_loss = self._smoothed.combine(stats, weighed.weights, now)
         self.state = weighed.state
         self.batches_seen += 1
         self._remind()
@@ -170,7 +175,7 @@ class RobustLoss(nn.Module):
 
     def advance(self) -> None:
         """One optimizer step was taken. Call it once after each; under several ranks on all of them."""
-        with ranks.over(self.group):
+        with ranks.over(self._population):
             self.state = self.objective.settle(self.state)
         self.steps_taken += 1
 
@@ -188,22 +193,23 @@ class RobustLoss(nn.Module):
         self.steps_taken, self.batches_seen = state["steps_taken"], state["batches_seen"]
         self.state = {name: value.clone() for name, value in state["state"].items()}
 
-    def _columns(self, batch: Batch, given: dict[str, Tensor | None]) -> dict[str, Tensor]:
-        if missing := {name for name in self.objective.columns if given.get(name) is None}:
+    def _columns(self, batch: Batch, given: dict[str, Tensor]) -> dict[str, Tensor]:
+        if missing := self.objective.columns - given.keys():
             raise ValueError(f"{self.objective.spec} needs {', '.join(sorted(missing))} with every training batch")
-        taken = {name: batch.take(name, column) for name, column in given.items() if column is not None}
+        taken = {name: batch.take(name, column) for name, column in given.items()}
         for name, column in taken.items():
             if not (finite := column.isfinite()).all():
                 raise FloatingPointError(
                     f"{name} has {int((~finite).sum())} NaN or Inf numbers, at positions {batch.positions(~finite)}"
                 )
-        return taken
+        kind = widened(batch.source[:0]).dtype
+        return {name: column.to(kind) for name, column in taken.items()}
 
     def _check_smoothing(self, batch: Batch, stats: TokenStats) -> None:
         if self.label_smoothing and not (finite := stats.mean_logit.detach().isfinite()).all():
             raise FloatingPointError(
                 f"label smoothing is infinite where the vocabulary is masked with -inf: {int((~finite).sum())} tokens, "
-                f"at positions {batch.positions(~finite)}; mask with a large negative number, or set it to 0"
+                f"at positions {batch.positions(~finite)}; set label_smoothing to 0"
             )
 
     def _collect(
@@ -237,5 +243,7 @@ class RobustLoss(nn.Module):
 def _layout(batch: Batch, sequence_ids: Tensor | None) -> Layout:
     index = batch.scored.index
     row = index // batch.shape[-1] if len(batch.shape) > 1 else None
+    if sequence_ids is not None and (sequence_ids.is_floating_point() or sequence_ids.is_complex()):
+        raise ValueError(f"sequence_ids must be whole numbers, not {sequence_ids.dtype}")
     ids = None if sequence_ids is None else batch.take("sequence_ids", sequence_ids).long()
     return Layout(row, ids, len(index))

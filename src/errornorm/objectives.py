@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import torch
 from torch import Tensor
 
 from .context import Context
-from .cutoffs import Cutoff, State
+from .cutoffs import Cutoff, State, same
 from .scores import Score
 from .stats import Guess, TokenStats
 from .units import Layout, Unit
@@ -39,10 +41,6 @@ def _keep_all(stats: TokenStats, now: Context) -> Tensor:
     return torch.ones_like(stats.nll)
 
 
-def _same(state: State) -> State:
-    return state
-
-
 @dataclass(frozen=True, slots=True)
 class Objective:
     """`weigh` sees detached statistics, so weights never carry gradient; `combine` sees live ones.
@@ -55,7 +53,7 @@ class Objective:
     preview: Callable[[State, Context], Preview]
     combine: Combine = _weighted_nll
     init: Callable[[], State] = dict
-    settle: Callable[[State], State] = _same
+    settle: Callable[[State], State] = same
     needs: frozenset[str] = frozenset()  # statistics beyond nll and lse
     columns: frozenset[str] = frozenset()  # per-token columns from outside the model
     weigh_smoothing: bool = True  # whether the weight also applies to the label-smoothing term
@@ -89,10 +87,26 @@ def method(factory: Callable[P, Objective]) -> Callable[P, Objective]:
     def build(*args: P.args, **kwargs: P.kwargs) -> Objective:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            bound.arguments[name] = _typed(factory.__name__, name, value, signature.parameters[name].default)
         listed = ", ".join(f"{name}={value!r}" for name, value in bound.arguments.items())
-        return replace(factory(*args, **kwargs), spec=f"{factory.__name__}({listed})")
+        return replace(factory(*bound.args, **bound.kwargs), spec=f"{factory.__name__}({listed})")
 
     return build
+
+
+def _typed(method: str, name: str, value: Any, default: Any) -> Any:
+    """The value in the type of the parameter's default: 2 and 2.0 are one objective, and one checkpoint."""
+    problem = f"{method}: {name}={value!r} must be "
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if isinstance(default, float):
+        require(number and math.isfinite(value), problem + "a number")
+        return float(value)
+    if isinstance(default, int):
+        require(number and isinstance(value, numbers.Integral), problem + "a whole number")
+        return int(value)
+    require(not isinstance(default, str) or isinstance(value, str), problem + "a quoted word")
+    return value
 
 
 def require(condition: bool, message: str) -> None:

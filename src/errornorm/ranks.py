@@ -35,6 +35,11 @@ def _wire(values: Tensor) -> Tensor:
     return values.cuda() if dist.get_backend(_group.get()) == "nccl" else values
 
 
+def number() -> int:
+    """Which of the ranks that hold different tokens this one is."""
+    return 0 if _alone() else dist.get_rank(_group.get())
+
+
 def add(counts: Tensor) -> Tensor:
     """The sum over the ranks."""
     if _alone():

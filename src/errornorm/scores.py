@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from . import ranks
 from .context import Context
 from .stats import ERROR_NORM_MAX, TokenStats
 from .units import Unit
@@ -35,11 +36,12 @@ lack_of_excess = Score(
 
 
 def chance(seed: int, unit: Unit) -> Score:
-    """A new random number for each unit of each batch; the same ones after a resume."""
+    """A new random number for each unit of each batch on each rank; the same ones after a resume."""
 
     def of(stats: TokenStats, now: Context) -> Tensor:
-        generator = torch.Generator().manual_seed((seed * 1_000_003 + now.draw) % 2**63)
-        numbers = torch.rand(now.layout.count(unit), generator=generator).to(stats.nll)
+        mixed = (seed * 1_000_003 + now.draw) * 1_000_003 + ranks.number()
+        generator = torch.Generator("cpu").manual_seed(mixed % 2**63)
+        numbers = torch.rand(now.layout.count(unit), generator=generator, device="cpu").to(stats.nll)
         return numbers[now.rows] if unit == "token" else numbers[now.layout.sequence[now.rows]]
 
     return Score("chance", of, (0.0, 1.0))

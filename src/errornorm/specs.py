@@ -13,6 +13,8 @@ from typing import Any
 from .methods import METHODS
 from .objectives import Objective
 
+LONGEST = 1000
+
 
 def objective(text: str) -> Objective:
     """The objective that a text describes.
@@ -23,6 +25,8 @@ def objective(text: str) -> Objective:
         >>> objective("mle")
         mle(start=0)
     """
+    if not isinstance(text, str) or len(text) > LONGEST:
+        raise ValueError(f"an objective is a text of at most {LONGEST} characters, such as 'ent_fraction(0.1)'")
     call = _parse(text)
     name, args, kwargs = (call.id, [], {}) if isinstance(call, ast.Name) else _parts(call, text)
     if name not in METHODS:
@@ -35,8 +39,6 @@ def objective(text: str) -> Objective:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise ValueError(f"{text!r}: {error}; the method is {_shown(name)}") from None
-    for key, value in bound.arguments.items():
-        _check_type(name, key, value, signature.parameters[key].default)
     return METHODS[name](*bound.args, **bound.kwargs)
 
 
@@ -45,6 +47,8 @@ def _parse(text: str) -> ast.Name | ast.Call:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
         raise ValueError(f"{text!r}: column {error.offset}: not of the form method(name=value, ...)") from None
+    except (ValueError, RecursionError, MemoryError):  # a NUL, or nested beyond reason
+        raise ValueError(f"{text!r}: not of the form method(name=value, ...)") from None
     if isinstance(tree, ast.Name) or (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
         return tree
     raise ValueError(f"{text!r}: not of the form method(name=value, ...)")
@@ -56,7 +60,7 @@ def _parts(call: ast.Call, text: str) -> tuple[str, list[Any], dict[str, Any]]:
     def literal(node: ast.expr) -> Any:
         try:
             return ast.literal_eval(node)
-        except ValueError:
+        except (ValueError, TypeError, RecursionError, MemoryError):
             where = f"column {node.col_offset + 1}"
             raise ValueError(f"{text!r}: {where}: a value must be a number or a quoted word") from None
 
@@ -68,14 +72,6 @@ def _parts(call: ast.Call, text: str) -> tuple[str, list[Any], dict[str, Any]]:
             raise ValueError(f"{text!r}: column {keyword.col_offset + 1}: {keyword.arg} is given twice")
         kwargs[keyword.arg] = literal(keyword.value)
     return call.func.id, [literal(node) for node in call.args], kwargs
-
-
-def _check_type(name: str, key: str, value: Any, default: Any) -> None:
-    kind = type(default)
-    fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
-    if not fits:
-        wanted = {int: "a whole number", float: "a number", str: "a quoted word"}[kind]
-        raise ValueError(f"{name}: {key}={value!r} must be {wanted}; it is {_shown(name)}")
 
 
 def _near(word: str, words: Any) -> str:

@@ -25,15 +25,17 @@ class Layout:
 
     @cached_property
     def _sequences(self) -> tuple[Tensor, int]:
-        known = [x for x in (self.row, self.ids) if x is not None]
-        if not known:
+        if self.row is None and self.ids is None:
             raise ValueError(
                 "this objective works on whole sequences: give targets of shape (batch, time), or sequence_ids"
             )
-        if self.num_tokens == 0:  # unique along a dimension refuses to be empty
-            return known[0], 0
-        names, number = torch.unique(torch.stack(known), dim=1, return_inverse=True)
-        return number, names.shape[1]
+        key = self.ids if self.row is None else self.row
+        assert key is not None
+        if self.row is not None and self.ids is not None and len(key):
+            low, high = self.ids.aminmax()
+            key = key * (high - low + 1) + (self.ids - low)
+        names, number = torch.unique(key, return_inverse=True)
+        return number, len(names)
 
     @property
     def sequence(self) -> Tensor:

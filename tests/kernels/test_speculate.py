@@ -224,3 +224,23 @@ def test_a_length_that_no_chunk_divides_and_a_vocabulary_of_two():
         RobustLoss(mle())(hidden=hidden, weight=weight, targets=targets).total.backward()
         want = torch.autograd.grad(F.cross_entropy(hidden @ weight.T, targets, reduction="sum"), (hidden, weight))
         torch.testing.assert_close((hidden.grad, weight.grad), want, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1e2, 1e3, 1e4])
+def test_a_wrongly_kept_row_of_large_hidden_states_leaves_no_rounding_behind(factor):
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(40, 40, 32), torch.randn(500, 32) * 0.2
+    targets = torch.randint(500, (40, 40))
+    hidden[3] *= factor
+    errors = []
+    gold = None
+    for kernel, dtype in (("reference", torch.float64), ("reference", torch.float32), ("chunked", torch.float32)):
+        w = weight.to(dtype, copy=True).requires_grad_()
+        terms = RobustLoss(objective("ent_fraction(0.05, unit='sequence')"), kernel=kernel)(
+            hidden=hidden.to(dtype), weight=w, targets=targets
+        )
+        assert (terms.weights[3] == 0).all()
+        terms.mean.backward()
+        gold = w.grad if gold is None else gold
+        errors.append((w.grad - gold).abs().max() / gold.abs().max())
+    assert errors[2] <= errors[1] + 1e-6

@@ -7,13 +7,13 @@ import importlib.util
 import logging
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
+from .. import compiler
 from ..head import Head
 
-KernelName = Literal["auto", "reference", "logits", "chunked", "triton", "vocab_parallel"]
 log = logging.getLogger("errornorm")
 
 
@@ -26,7 +26,9 @@ class Kernel:
     about: str
 
     def load(self) -> Any:
-        return importlib.import_module(f"{__name__}.{self.name}")
+        module = importlib.import_module(f"{__name__}.{self.name}")
+        compiler.keep_out()  # of what the module registered
+        return module
 
 
 KERNELS: dict[str, Kernel] = {

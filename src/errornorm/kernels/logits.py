@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ..compiler import uncompiled
+from ..compiler import first_order, uncompiled
 from ..head import Scored, widened
 from ..partials import finish, slope
 from ..stats import ALWAYS, COLUMNS, EVERY, TokenStats
@@ -49,7 +48,7 @@ class _LogitsStats(torch.autograd.Function):
         return tuple(columns)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         logits, index, targets, *columns = ctx.saved_tensors
         stats = TokenStats(**dict(zip(ctx.names, columns, strict=True)))
@@ -86,7 +85,10 @@ def of_logits(
     overwrite: bool = False,
     stage: Stage | None = None,
 ) -> TokenStats:
-    # A leaf, or what it is a view of, is the caller's own parameter: its gradient must not be itself.
-    overwrite = overwrite and not (logits if logits._base is None else logits._base).is_leaf
+    # A leaf, or what it is a view of, is the caller's own parameter: its gradient must not be itself. And rows that
+    # share their memory would share their gradients.
+    root = logits if logits._base is None else logits._base
+    shared = any(step == 0 and size > 1 for step, size in zip(logits.stride(), logits.shape, strict=True))
+    overwrite = overwrite and not root.is_leaf and not shared
     columns = _LogitsStats.apply(logits, scored, needs, overwrite, stage or TorchRows())  # type: ignore[no-untyped-call]
     return TokenStats(**dict(zip((n for n in COLUMNS if n in needs | ALWAYS), columns, strict=True)))

@@ -9,6 +9,7 @@ multiple goes into an R x D factor of the product and no further pass over the l
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -116,11 +117,12 @@ class TorchRows:
     def grad_(self, folded: Folded, to_p: Tensor, slope: Slope, vocab: int) -> tuple[Tensor, Tensor]:
         z, bend = folded.z, folded.bend
         # Where even the whole rest is beyond reach the row would be denormal.
-        to_p = to_p.masked_fill(to_p < torch.tensor(FLOOR).exp(), 0.0)
+        to_p = to_p.masked_fill(to_p < math.exp(FLOOR), 0.0)
         target = torch.where(folded.here, slope.target, 0.0)
         bare = slope.is_flat
         if bare and bend is None and not slope.mean.any():
-            return slope.flat * to_p, target
+            factor = slope.flat * to_p
+            return factor.masked_fill(factor.abs() < torch.finfo(z.dtype).tiny / math.exp(FLOOR), 0.0), target
         size = max(1, BLOCK // max(1, z.shape[1]))
         for i in range(0, len(z), size):
             flat, square, log, _, mean = (c[i : i + size].unsqueeze(1) for c in slope)

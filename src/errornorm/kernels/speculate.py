@@ -16,9 +16,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ..compiler import uncompiled
+from ..compiler import first_order, uncompiled
 from ..head import Head, Scored
 from ..partials import Partial, finish, slope
 from ..stats import ALWAYS, COLUMNS, EVERY, Guess, TokenStats
@@ -212,7 +211,7 @@ class _HiddenStats(torch.autograd.Function):
         return tuple(columns)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, _, _, *columns = ctx.saved_tensors
         plan: Plan = ctx.plan
@@ -227,7 +226,9 @@ class _HiddenStats(torch.autograd.Function):
             if speculation is not None:
                 sums, guess = speculation
                 scale, rest = _explain(true, guess)
-            if speculation is not None and rest.abs().sum() < true.abs().sum():
+            # What a row adds to the weight's gradient, and so the rounding that a wrong guess leaves there.
+            size = torch.linalg.vector_norm(hidden, dim=1, dtype=stats.nll.dtype)[plan.scored.index]
+            if speculation is not None and (rest.abs() * size).sum() < (true.abs() * size).sum():
                 sums.scale_(scale)
             else:  # more to correct than to compute: start afresh, which keeps the rounding of a bad guess out
                 sums, rest = (
@@ -235,16 +236,16 @@ class _HiddenStats(torch.autograd.Function):
                     true,
                 )
             todo = rest.any(0).nonzero().squeeze(1)
-            size = plan.rows_per_chunk(weight)
-            work = _Pass(plan, hidden, weight, bias, min(len(todo), size), sums)
-            for rows in _consecutive(todo, size):
+            limit = plan.rows_per_chunk(weight)
+            work = _Pass(plan, hidden, weight, bias, min(len(todo), limit), sums)
+            for rows in _consecutive(todo, limit):
                 folded, whole = work.fold(rows, frozenset())
                 work.add_gradient(folded, whole, rows, stats.take(rows), _named(rest[:, rows], plan.own))
             silent = ~true.any(0)
             mean = grad.columns().get("mean_logit") if plan.linear else None
             if mean is not None:
                 silent &= mean == 0
-                for rows in _consecutive((mean != 0).nonzero().squeeze(1), size):
+                for rows in _consecutive((mean != 0).nonzero().squeeze(1), limit):
                     work.add_mean_gradient(rows, mean[rows])
             if sums.hidden is not None:
                 plan.ranks.add(sums.hidden)[plan.scored.index[silent]] = 0.0  # exactly, also after a wrong guess

@@ -39,4 +39,20 @@ def of_hidden(
     hidden: Tensor, head: Head, scored: Scored, needs: frozenset[str] = EVERY, guess: Guess | None = None
 ) -> TokenStats:
     assert head.shard is not None
+    _check(head.shard, len(head.weight), hidden.device)
     return speculate.of_hidden(hidden, head, scored, needs, guess, stage=TorchRows(), ranks=_Group(head.shard))
+
+
+def _check(shard: VocabShard, rows: int, device: torch.device) -> None:
+    """Every vocabulary entry must be held by exactly one rank: compare how many there are, and their sum."""
+
+    def sums(start: int, count: int) -> list[int]:
+        return [count, count * start + count * (count - 1) // 2]
+
+    held = torch.tensor(sums(shard.start, rows), device=device)
+    dist.all_reduce(held, group=shard.group)
+    if held.tolist() != sums(0, shard.vocab):
+        raise ValueError(
+            f"the shards do not add up to a vocabulary of {shard.vocab}: this rank's {rows} rows begin at "
+            f"{shard.start}, and all ranks together hold {int(held[0])}"
+        )

@@ -14,7 +14,7 @@ def eaft(alpha: float = 1.0, *, start: int = 0) -> Objective:
         loss = -min(1, H(p) / log 20)^alpha log p(y),   H taken as a constant
 
     Where the model is sure, its weight is near 0 whether the target agrees or not. Two public versions exist: one
-    takes the entropy of the 20 likeliest tokens, the other divides it by 3 as well, so they differ by 3^alpha. Ours
+    takes the entropy among the 20 likeliest tokens, the other divides it by 3 as well, so they differ by 3^alpha. Ours
     takes the entropy of the whole vocabulary, divided by log 20 (about 3), and no weight exceeds 1.
 
     Args:

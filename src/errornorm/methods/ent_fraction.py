@@ -25,13 +25,13 @@ def ent_fraction(
     drops tokens where nothing is noisy: on clean text prefer a threshold, or likelihood.
 
     Args:
-        fraction: Share to drop. The paper uses 0.1 throughout.
+        fraction: Share to drop. The paper trains with 0.1.
         unit: "token" (the paper), or "sequence": whole sequences by their mean error norm.
         scope: Of what the fraction is taken. "batch": this micro-batch on this rank, as in the paper. "global": this
             micro-batch over all ranks, exactly. "running": a histogram of the previous steps over all ranks and
             micro-batches, so that the result does not depend on how the batch is split.
         start: Optimizer step from which to truncate; likelihood before. The paper tries 0, 100, 200, 500, 1000.
-        keep_first: Never drop the first tokens of a sequence.
+        keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 
     Example:

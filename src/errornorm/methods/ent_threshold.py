@@ -16,13 +16,13 @@ def ent_threshold(
 
     The norm lies between 0 and the root of 2. It exceeds 1 only when another token is likelier, and 1.38 only when the
     model gives one wrong token about 95 %; so an untrained model drops nothing, and no start step is needed. A
-    model trained with label smoothing 0.1 does not exceed 1.345: lower the threshold there.
+    model that is calibrated to label smoothing 0.1 does not exceed 1.345: lower the threshold there.
 
     Args:
         threshold: Largest error norm that is kept. The paper tunes 1.35, 1.38, 1.4 (a wrong token of at least 91,
             95, 98 %).
         start: Optimizer step from which to truncate; likelihood before.
-        keep_first: Never drop the first tokens of a sequence.
+        keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 
     Example:

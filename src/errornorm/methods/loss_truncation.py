@@ -26,7 +26,7 @@ def loss_truncation(
         window: How many of the latest sequences the quantile is taken of.
         min_count: Nothing is dropped before this many were seen.
         start: Optimizer step from which to truncate; likelihood before.
-        keep_first: Never drop the first tokens of a sequence.
+        keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 
     Example:

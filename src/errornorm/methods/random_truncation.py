@@ -28,14 +28,14 @@ def random_truncation(
         unit: "token" or "sequence".
         seed: Of the draw.
         start: Optimizer step from which to truncate; likelihood before.
-        keep_first: Never drop the first tokens of a sequence.
+        keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 
     Example:
         >>> random_truncation(0.2).needs
         frozenset()
 
-    Reference: "random" in Figure 6 of Li et al., "Error Norm Truncation", ICLR 2024.
+    Reference: the random pruning that Li et al., "Error Norm Truncation", ICLR 2024, compare with (there of sentences).
     """
     require_share("fraction", fraction)
     require_choice("unit", unit, "token", "sequence")

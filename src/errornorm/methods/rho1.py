@@ -16,7 +16,7 @@ def rho1(keep: float = 0.6, *, start: int = 0, keep_first: int = 0, max_dropped:
     Args:
         keep: Share of the tokens that is trained on. Its authors use 0.6 and 0.7.
         start: Optimizer step from which to select; likelihood before.
-        keep_first: Never drop the first tokens of a sequence.
+        keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 
     Example:

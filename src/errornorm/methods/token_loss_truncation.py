@@ -27,7 +27,7 @@ def token_loss_truncation(
         unit: "token", or "sequence": whole sequences by their mean loss.
         scope: Of what the fraction is taken: "batch", "global" or "running", as in `ent_fraction`.
         start: Optimizer step from which to truncate; likelihood before.
-        keep_first: Never drop the first tokens of a sequence.
+        keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 
     Example:
