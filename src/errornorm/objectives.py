@@ -71,7 +71,8 @@ class Objective:
             weights = preview(stats, here)
             with torch.enable_grad():
                 live = stats.map(lambda c: c.detach().requires_grad_())
-                loss = self.combine(live, weights, here).sum()
+                # Of the mean, which most will ask for: then not even a scale is left to correct.
+                loss = self.combine(live, weights, here).sum() / max(1, now.layout.num_tokens)
                 columns = live.columns()
                 grads: tuple[Tensor | None, ...] = torch.autograd.grad(loss, tuple(columns.values()), allow_unused=True)
             return TokenStats(**{n: g for n, g in zip(columns, grads, strict=True) if g is not None})

@@ -199,7 +199,7 @@ def test_the_guess_is_a_gradient():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Objective, "guess", watch)
         loss(hidden=p.hidden, weight=p.weight, targets=p.targets)
-    one = torch.ones(66, dtype=torch.float64)
+    one = torch.full((66,), 1 / 66, dtype=torch.float64)
     want = {"nll": 0.9 * one, "lse": 0.1 * one, "mean_logit": -0.1 * one}
     for name, column in seen[0].columns().items():
         torch.testing.assert_close(column, want[name])

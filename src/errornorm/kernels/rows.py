@@ -19,6 +19,7 @@ from torch import Tensor
 from ..partials import Partial, Slope
 
 BLOCK = 2**18  # elements of one element-wise step: they stay in the second-level cache
+PIECE = 64  # elements that are added up in float32
 FLOOR = -40.0  # exp(-40) changes no sum, and neither it nor its square is a denormal number (slow on CPU)
 
 
@@ -40,9 +41,11 @@ class Folded:
         movers = used[count:].nonzero().squeeze(1) + count
         order = torch.arange(count, device=used.device)
         order[holes] = movers
-        for big in (self.z, self.bend):
-            if big is not None:
-                big.index_copy_(0, holes, big[movers])
+        size = max(1, BLOCK // max(1, self.z.shape[1]))
+        for i in range(0, len(holes), size):
+            for big in (self.z, self.bend):
+                if big is not None:
+                    big.index_copy_(0, holes[i : i + size], big[movers[i : i + size]])
         bend = None if self.bend is None else self.bend[:count]
         packed = Folded(
             self.z[:count], self.column[order], self.here[order], self.partial.take(order), self.softcap, bend
@@ -73,11 +76,19 @@ def locate(targets: Tensor, start: int, width: int) -> tuple[Tensor, Tensor]:
     return torch.where(here, column, 0), here
 
 
+def _long_sum(e: Tensor) -> Tensor:
+    """Row sums. Beside a 1, a long tail of tiny terms loses digits in float32; short pieces of it do not."""
+    whole = e.shape[1] // PIECE * PIECE
+    pieces = e[:, :whole].unflatten(1, (-1, PIECE)).sum(2)
+    total = pieces.sum(1, dtype=torch.float64) + e[:, whole:].sum(1, dtype=torch.float64)
+    return total.to(e.dtype)
+
+
 class TorchRows:
     """Plain torch operations, a cache-sized block of rows at a time."""
 
     block = 2**20
-    buffer = 5 * 2**20  # 20 MB
+    buffer = 2**23  # 32 MB
     max_rows = 512
 
     def fold_(
@@ -106,8 +117,7 @@ class TorchRows:
             e.sub_(peak.unsqueeze(1)).clamp_min_(FLOOR)
             if "entropy" in needs:
                 spare.copy_(e)
-            # A long tail of tiny terms beside a 1 loses digits in float32.
-            partial.mass[rows] = e.exp_().sum(1, dtype=torch.float64).to(e.dtype)
+            partial.mass[rows] = _long_sum(e.exp_())
             if "entropy" in needs:
                 partial.dot[rows] = spare.mul_(e).sum(1)
             if "off_target" in needs:
