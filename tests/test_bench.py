@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import json
+import statistics
 import sys
 
 import pytest
@@ -176,14 +177,18 @@ def test_faster_and_smaller_than_everyone_else():
     print(bench.table(result))
     rows = by_name(result)
     ours, plain = rows["ent_fraction"], rows["plain"]
-    # By the best round: whatever else the machine does can only add time.
-    assert ours.best_ms <= 0.85 * plain.best_ms
-    assert ours.best_ms <= 1.15 * rows["floor"].best_ms
-    assert ours.best_ms <= 0.65 * rows["paper"].best_ms
+
+    def of(other):
+        """The median over the rounds, as in the table."""
+        return statistics.median(a / b for a, b in zip(ours.times_ms, other.times_ms, strict=True))
+
+    assert ours.to_plain <= 0.85
+    assert ours.to_floor <= 1.15
+    assert of(rows["paper"]) <= 0.65
     assert ours.memory_to_plain <= 0.15
     for row in result.rows:
         if row.kind == "peer" and row.ran:
-            assert ours.best_ms < row.best_ms, row.name
+            assert of(row) < 1, row.name
         if row.kind == "ours":
             assert row.gradient_error <= plain.gradient_error, row.name
 
