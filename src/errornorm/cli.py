@@ -205,7 +205,7 @@ def bench(
         print(f"{library.table(result)}\n\n{output / 'bench.json'}\n{output / 'bench.png'}")
 
 
-@app.command(epilog=_example("errornorm demo", "errornorm demo --output /tmp/demo --json"))
+@app.command(epilog=_example("errornorm demo", "errornorm demo --output my-demo --json"))
 def demo(
     output: Annotated[Path, typer.Option(metavar="FOLDER", file_okay=False, help="Where demo.png goes.")] = Path(
         "errornorm-demo"
