@@ -2,7 +2,7 @@
 
 A cutoff is a handful of pure functions around a state. `observe` folds a training batch into it, also before
 truncation starts; `settle` closes an optimizer step, and is where ranks meet; `drop` decides for this batch; `preview`
-opens a batch of `total` units and says, a fair part of it at a time, what `drop` will probably decide.
+says from a fair part of a batch of `total` units what `drop` will probably decide for that part.
 """
 
 from __future__ import annotations
@@ -75,15 +75,12 @@ def top_fraction(fraction: float, everywhere: bool = False) -> Cutoff:
         return Dropped(mask[start : start + len(scores)], cutoff)
 
     def preview(state: State, total: int) -> Probably:
-        """Rank among those seen so far. When unsure drop: keeping wrongly costs four times as much."""
-        seen: list[Tensor] = []
+        """Rank among those seen so far. When unsure drop: keeping wrongly costs more."""
 
         def probably(scores: Tensor) -> Tensor:
-            seen.insert(0, scores)
-            sample = torch.cat(seen)
-            doubt = max(0.0, 1 / max(1, len(sample)) - 1 / max(1, total))
+            doubt = max(0.0, 1 / max(1, len(scores)) - 1 / max(1, total))
             share = min(1.0, fraction + math.sqrt(fraction * (1 - fraction) * doubt))
-            return top(sample, int(share * len(sample))).mask[: len(scores)]
+            return top(scores, int(share * len(scores))).mask
 
         return probably
 

@@ -45,7 +45,7 @@ def _keep_all(stats: TokenStats, now: Context) -> Tensor:
 class Objective:
     """`weigh` sees detached statistics, so weights never carry gradient; `combine` sees live ones.
 
-    `preview` opens a batch and foretells `weigh` for parts of it. It may be wrong: that costs time only.
+    `preview` foretells `weigh` from a fair part of a batch. It may be wrong: that costs time only.
     `settle` is called once after each optimizer step.
     """
 

@@ -15,7 +15,7 @@ so nothing cancels and nothing overflows, however sure or wrong the model is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -32,9 +32,14 @@ class Partial:
     dot: Tensor  # of exp(z - peak) * (z - peak)
     total: Tensor  # sum of z, target included
     target: Tensor  # z of the target, 0 if it is not in this slice
+    unit: float = field(default=1.0, kw_only=True)  # z was multiplied by this; `finish` divides by it, in float64
 
     def take(self, rows: Tensor) -> Partial:
-        return Partial(*(column[rows] for column in self.columns()))
+        return Partial(*(column[rows] for column in self.columns()), unit=self.unit)
+
+    def join(self, other: Partial) -> Partial:
+        """Of these tokens and others."""
+        return Partial(*(torch.cat(pair) for pair in zip(self.columns(), other.columns(), strict=True)), unit=self.unit)
 
     def columns(self) -> tuple[Tensor, ...]:
         return self.peak, self.mass, self.square, self.dot, self.total, self.target
@@ -43,14 +48,14 @@ class Partial:
 def merge(a: Partial, b: Partial) -> Partial:
     peak = torch.maximum(a.peak, b.peak)
     a, b = lift(a, peak), lift(b, peak)
-    return Partial(peak, *(x + y for x, y in zip(a.columns()[1:], b.columns()[1:], strict=True)))
+    return Partial(peak, *(x + y for x, y in zip(a.columns()[1:], b.columns()[1:], strict=True)), unit=a.unit)
 
 
 def lift(p: Partial, peak: Tensor) -> Partial:
     """The same partial relative to a higher peak; partials of one peak simply add up."""
     down = p.peak - peak
-    e = down.exp()
-    return Partial(peak, p.mass * e, p.square * e.square(), (p.dot + down * p.mass) * e, p.total, p.target)
+    e = (down / p.unit).exp()
+    return Partial(peak, p.mass * e, p.square * e.square(), (p.dot + down * p.mass) * e, p.total, p.target, unit=p.unit)
 
 
 def finish(p: Partial, vocab: int, needs: frozenset[str] = EVERY) -> TokenStats:
@@ -59,6 +64,7 @@ def finish(p: Partial, vocab: int, needs: frozenset[str] = EVERY) -> TokenStats:
     In float64: these few numbers cost nothing, and float32 would lose digits in `peak - target`.
     """
     peak, mass, square, dot, total, target = (column.double() for column in p.columns())
+    peak, dot, total, target = peak / p.unit, dot / p.unit, total / p.unit, target / p.unit
     log_mass = mass.log()
     odds = (peak - target) + log_mass  # log of (1 - p_target) / p_target
     nll = torch.logaddexp(odds, torch.zeros_like(odds))

@@ -102,5 +102,5 @@ def primitives(names: Iterable[str]) -> frozenset[str]:
     return wanted | ALWAYS
 
 
-# Detached statistics of some tokens, and their numbers in the batch -> a guess of d loss / d statistic.
+# Detached statistics of the tokens seen so far, and their numbers in the batch -> a guess of d loss / d statistic.
 Guess = Callable[[TokenStats, Tensor], TokenStats]

@@ -96,20 +96,16 @@ def _compiled(problem: Problem, choices: Choices) -> Step:
 
 
 def _paper(problem: Problem, choices: Choices) -> Step:
-    """ENT-Fraction as the equation reads, ||softmax(z) - onehot(y)||, with exactly the fraction dropped."""
-
-    @torch.no_grad()
-    def kept(logits: Tensor, targets: Tensor) -> Tensor:
-        probs = logits.softmax(-1)
-        onehot = torch.zeros_like(probs).scatter_(1, targets.unsqueeze(1), 1.0)
-        norms = torch.linalg.vector_norm(probs - onehot, dim=-1)
-        worst = norms.sort(descending=True, stable=True).indices[: int(choices.fraction * len(norms))]
-        return torch.ones_like(norms).index_fill_(0, worst, 0.0)
+    """Algorithm 1 line by line; but its mask, which it computes and forgets, is applied, and ties are broken."""
 
     def loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
         logits = F.linear(hidden, weight)
-        mask = kept(logits, targets)
-        return (F.cross_entropy(logits, targets, reduction="none") * mask).mean()
+        labels = torch.zeros_like(logits).scatter_(1, targets.unsqueeze(1), 1.0)
+        probs = F.softmax(logits, dim=-1)
+        norms = torch.linalg.vector_norm(probs - labels, dim=-1)
+        worst = norms.sort(descending=True, stable=True).indices[: int(choices.fraction * len(norms))]
+        kept = torch.ones_like(norms).index_fill_(0, worst, 0.0)
+        return (F.nll_loss(torch.log(probs), targets, reduction="none") * kept).mean()
 
     return _step(problem, loss)
 

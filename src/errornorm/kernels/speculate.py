@@ -24,6 +24,7 @@ from ..stats import ALWAYS, COLUMNS, EVERY, Guess, TokenStats
 from .rows import Folded, Stage
 
 MIN_ROWS = 128  # of a chunk: with fewer, repacking the weight for each product dominates
+SPARE = 8  # one row in so many is kept free for what the last chunk puts right
 NOISE = 8  # a guess is right if it is off by no more than this many roundings
 
 
@@ -104,7 +105,7 @@ class _Pass:
         dtype = _working(hidden, weight)
         self.plan, self.hidden, self.sums = plan, hidden, sums
         self.weight = weight.to(dtype)
-        self.bias = None if bias is None else bias.to(dtype) * plan.head.scale
+        self.bias = None if bias is None else bias.to(dtype) * (plan.head.scale * plan.stage.unit)
         self.buffer = self.weight.new_empty(rows, len(weight))
         if plan.linear and "mean_logit" in plan.needs:
             self.weight_sum = self.weight.sum(0)
@@ -113,9 +114,10 @@ class _Pass:
     def inputs(self, rows: Tensor) -> Tensor:
         return self.hidden[self.plan.scored.index[rows]].to(self.weight.dtype).mul_(self.plan.head.scale)
 
-    def fold(self, rows: Tensor, needs: frozenset[str]) -> tuple[Folded, Partial]:
+    def fold(self, rows: Tensor, needs: frozenset[str], at: int = 0) -> tuple[Folded, Partial]:
         """Logits of these rows in the buffer, folded; and their partial over the whole vocabulary."""
-        plan, z, h = self.plan, self.buffer[: len(rows)], self.inputs(rows)
+        plan, z = self.plan, self.buffer[at : at + len(rows)]
+        h = self.inputs(rows).mul_(plan.stage.unit)
         if self.bias is None:
             torch.mm(h, self.weight.T, out=z)
         else:
@@ -128,6 +130,11 @@ class _Pass:
             local = replace(local, total=torch.mv(h, self.weight_sum) + self.bias_sum)
         return folded, plan.ranks.merge(local)
 
+    def fold_more(self, folded: Folded, whole: Partial, rows: Tensor) -> tuple[Folded, Partial]:
+        """The rows in the buffer, and these behind them."""
+        more, rest = self.fold(rows, frozenset(), at=len(folded.z))
+        return folded.join(more, self.buffer[: len(folded.z) + len(rows)]), whole.join(rest)
+
     def add_gradient(self, folded: Folded, whole: Partial, rows: Tensor, stats: TokenStats, grad: TokenStats) -> None:
         """Add the gradient of sum(grad * stats) over these rows; uses up the buffer."""
         used = torch.stack(list(grad.columns().values())).any(0)
@@ -136,7 +143,7 @@ class _Pass:
         folded, order = folded.pack_(used)
         rows, stats, grad, whole = rows[order], stats.take(order), grad.take(order), whole.take(order)
         # not exp(peak - lse), which cancels for large logits
-        to_p = -torch.expm1(-stats.nll) / whole.mass * (folded.partial.peak - whole.peak).exp()
+        to_p = -torch.expm1(-stats.nll) / whole.mass * ((folded.partial.peak - whole.peak) / whole.unit).exp()
         factor, target = self.plan.stage.grad_(folded, to_p, slope(stats, grad), self.plan.head.vocab)
         z, y = folded.z, folded.column
         factor, target = factor.unsqueeze(1), target.unsqueeze(1)
@@ -194,24 +201,37 @@ class _HiddenStats(torch.autograd.Function):
         order = _strided(len(plan.scored), plan.rows_per_chunk(weight), hidden.device)
         guess = plan.guess
         wanted = tuple(w and guess is not None for w in ctx.needs_input_grad[:3])
-        seen, guesses = [], []
+        spare = len(order[0]) // SPARE if guess is not None and len(order) > 1 and plan.linear else 0
         with torch.autocast(hidden.device.type, enabled=False):
             sums = _Sums.zeros((hidden, weight, bias), wanted, _working(hidden, weight))
-            work = _Pass(plan, hidden, weight, bias, len(order[0]), sums)
-            for rows in order:
+            work = _Pass(plan, hidden, weight, bias, len(order[0]) + spare, sums)
+            columns = work.weight.new_zeros(len(plan.names), len(plan.scored))
+            guesses = work.weight.new_zeros(len(plan.own), len(plan.scored))
+            for number, rows in enumerate(order, 1):
                 folded, whole = work.fold(rows, plan.needs)
-                stats = finish(whole, plan.head.vocab, plan.needs)
-                seen.append([stats.columns()[name] for name in plan.names])
-                if guess is not None:
-                    guesses.append(_stacked(guess(stats, rows), plan.own, stats.nll).nan_to_num_(0.0, 0.0, 0.0))
-                    work.add_gradient(folded, whole, rows, stats, _named(guesses[-1], plan.own))
-        back = torch.cat(order).argsort()
-        columns = [torch.cat(c)[back] for c in zip(*seen, strict=True)]
-        ctx.save_for_backward(hidden, weight, bias, plan.scored.index, plan.scored.targets, *columns)
+                fresh = finish(whole, plan.head.vocab, plan.needs).columns()
+                columns[:, rows] = torch.stack([fresh[name] for name in plan.names])
+                if guess is None:
+                    continue
+                seen = torch.cat(order[:number]).sort().values
+                better = torch.zeros_like(guesses)
+                better[:, seen] = _stacked(
+                    guess(_named(columns[:, seen], plan.names), seen), plan.own, columns[0, seen]
+                )
+                better.nan_to_num_(0.0, 0.0, 0.0)
+                if spare and number == len(order):  # everything is seen: put right what was a wrong guess before
+                    late = (better - guesses).any(0).index_fill_(0, rows, False).nonzero().squeeze(1)[:spare]
+                    folded, whole = work.fold_more(folded, whole, late)
+                    rows = torch.cat([rows, late])
+                step = (better - guesses)[:, rows]
+                work.add_gradient(folded, whole, rows, _named(columns[:, rows], plan.names), _named(step, plan.own))
+                guesses[:, rows] = better[:, rows]
+        out = columns.unbind()
+        ctx.save_for_backward(hidden, weight, bias, plan.scored.index, plan.scored.targets, *out)
         ctx.plan = replace(plan, guess=None)
-        ctx.speculation = (sums, torch.cat(guesses, 1)[:, back]) if guess is not None else None
+        ctx.speculation = (sums, guesses) if guess is not None else None
         ctx.set_materialize_grads(False)
-        return tuple(columns)
+        return out
 
     @staticmethod
     @first_order

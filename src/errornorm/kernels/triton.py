@@ -154,6 +154,7 @@ class TritonRows:
     block = 2**26  # enough work for every launch
     buffer = 2**27
     max_rows = 4096
+    unit = 1.0
 
     def fold_(
         self, z: Tensor, targets: Tensor, needs: frozenset[str], start: int = 0, softcap: float | None = None

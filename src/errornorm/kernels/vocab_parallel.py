@@ -16,7 +16,7 @@ from ..head import Head, Scored, VocabShard
 from ..partials import Partial, lift
 from ..stats import EVERY, Guess, TokenStats
 from . import speculate
-from .rows import TorchRows
+from .rows import BITS, TorchRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class _Group:
         dist.all_reduce(peak, dist.ReduceOp.MAX, self.shard.group)
         rest = torch.stack(lift(partial, peak).columns()[1:])
         dist.all_reduce(rest, group=self.shard.group)
-        return Partial(peak, *rest)
+        return Partial(peak, *rest, unit=partial.unit)
 
     def add(self, grad: Tensor) -> Tensor:
         dist.all_reduce(grad, group=self.shard.group)
@@ -40,7 +40,7 @@ def of_hidden(
 ) -> TokenStats:
     assert head.shard is not None
     _check(head.shard, len(head.weight), hidden.device)
-    return speculate.of_hidden(hidden, head, scored, needs, guess, stage=TorchRows(), ranks=_Group(head.shard))
+    return speculate.of_hidden(hidden, head, scored, needs, guess, stage=TorchRows(BITS), ranks=_Group(head.shard))
 
 
 def _check(shard: VocabShard, rows: int, device: torch.device) -> None:
