@@ -16,6 +16,7 @@ PUBLIC = [
     "RobustLoss",
     "TokenStats",
     "VocabShard",
+    "attach",
     "delayed",
     "dft",
     "eaft",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +36,11 @@ class LossTerms:
     dropped: Tensor  # likewise, bool: weight 0 without being ignored
     stats: TokenStats  # detached, in the shape of the targets, 0 where ignored
     normalize: Literal["valid", "kept"] = "valid"
+
+    @property
+    def counted(self) -> Tensor:
+        """Which positions are not ignored, in the shape of the targets."""
+        return self.dropped | (self.weights != 0)
 
     @property
     def mean(self) -> Tensor:
@@ -101,6 +107,7 @@ class RobustLoss(nn.Module):
         self.state = objective.init()
         self._smoothed = smoothed(objective, label_smoothing)
         self._needs = primitives([*self._smoothed.needs, *statistics])
+        self._warn_if_out_of_reach()
         compiler.keep_out()
 
     def extra_repr(self) -> str:
@@ -230,6 +237,17 @@ class RobustLoss(nn.Module):
             stats=stats.detach().spread(batch.scored.index, batch.shape),
             normalize=normalize,
         )
+
+    def _warn_if_out_of_reach(self) -> None:
+        """A model that fits smoothed labels is never surer of a wrong token than 1 - label_smoothing."""
+        threshold, most = self.objective.norm_threshold, 1 - self.label_smoothing
+        if threshold is not None and threshold >= math.hypot(1, most):
+            sure = math.sqrt(max(0.0, threshold**2 - 1))
+            log.warning(
+                "with label smoothing %g error norms end at about %.3f, so the threshold %g drops nothing: use %.3f, "
+                "which asks for the same certainty",
+                self.label_smoothing, math.hypot(1, most), threshold, math.hypot(1, most * sure),
+            )  # fmt: skip
 
     def _remind(self) -> None:
         if self.steps_taken == 0 and self.batches_seen == PATIENCE:

@@ -58,6 +58,7 @@ class Objective:
     columns: frozenset[str] = frozenset()  # per-token columns from outside the model
     weigh_smoothing: bool = True  # whether the weight also applies to the label-smoothing term
     spec: str = "objective"  # the call that made it, with every parameter
+    norm_threshold: float | None = None  # the error norm above which everything is dropped, if there is one
 
     def __repr__(self) -> str:
         return self.spec

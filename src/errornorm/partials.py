@@ -76,6 +76,7 @@ def finish(p: Partial, vocab: int, needs: frozenset[str] = EVERY) -> TokenStats:
         "off_target": square * (p_others / mass).square(),
         # target or not, and if not, which
         "entropy": nll - p_others * odds + p_others * (log_mass - dot / mass),
+        "margin": target - peak,
     }
     return TokenStats(**{name: c.to(p.mass.dtype) for name, c in every.items() if name in needs | ALWAYS})
 

@@ -40,6 +40,11 @@ def number() -> int:
     return 0 if _alone() else dist.get_rank(_group.get())
 
 
+def size() -> int:
+    """How many ranks hold different tokens."""
+    return 1 if _alone() else dist.get_world_size(_group.get())
+
+
 def add(counts: Tensor) -> Tensor:
     """The sum over the ranks."""
     if _alone():

@@ -14,12 +14,14 @@ from torch import Tensor
 ERROR_NORM_MAX = math.sqrt(2)
 COLUMNS = ("nll", "lse", "mean_logit", "off_target", "entropy")
 EVERY = frozenset(COLUMNS)
+OBSERVED = ("margin",)  # only to look at: no gradient flows through these
+ALL = (*COLUMNS, *OBSERVED)
 ALWAYS = frozenset({"nll", "lse"})
 DERIVED = {"p_target": "nll", "error_norm": "off_target", "smooth": "mean_logit"}
 
 
 class TokenStats:
-    """Five primitive columns; every other statistic is derived from them.
+    """Five primitive columns, one to look at, and what is derived from them.
 
     | statistic    | kind      | is                                                          |
     |--------------|-----------|-------------------------------------------------------------|
@@ -28,6 +30,7 @@ class TokenStats:
     | `mean_logit` | primitive | mean of the logits over the vocabulary                      |
     | `off_target` | primitive | sum of p(v)^2 over v other than the target                  |
     | `entropy`    | primitive | -sum of p(v) log p(v)                                       |
+    | `margin`     | observed  | logit of the target less the highest other one; no gradient |
     | `p_target`   | derived   | exp(-nll)                                                   |
     | `error_norm` | derived   | l2 norm of p - onehot(target), between 0 and the root of 2  |
     | `smooth`     | derived   | lse - mean_logit: the mean of -log p(v), for label smoothing |
@@ -41,15 +44,16 @@ class TokenStats:
     mean_logit: Tensor
     off_target: Tensor
     entropy: Tensor
+    margin: Tensor
 
     def __init__(self, **columns: Tensor) -> None:
-        if unknown := columns.keys() - EVERY:
-            raise ValueError(f"TokenStats has no columns {sorted(unknown)}; it has {', '.join(COLUMNS)}")
+        if unknown := columns.keys() - set(ALL):
+            raise ValueError(f"TokenStats has no columns {sorted(unknown)}; it has {', '.join(ALL)}")
         self.__dict__.update(columns)
 
     def __getattr__(self, name: str) -> Tensor:
-        if name not in EVERY and name not in DERIVED:
-            raise AttributeError(f"TokenStats has no {name!r}; it has {', '.join((*COLUMNS, *DERIVED))}")
+        if name not in (*ALL, *DERIVED):
+            raise AttributeError(f"TokenStats has no {name!r}; it has {', '.join((*ALL, *DERIVED))}")
         raise AttributeError(f"{name} was not computed; ask for it with statistics=({name!r},)")
 
     def __repr__(self) -> str:
@@ -71,8 +75,8 @@ class TokenStats:
         return torch.where(square > 0, square, 1.0).sqrt().where(square > 0, 0.0)
 
     def columns(self) -> dict[str, Tensor]:
-        """The primitive columns that were computed."""
-        return {name: self.__dict__[name] for name in COLUMNS if name in self.__dict__}
+        """The columns that were computed."""
+        return {name: self.__dict__[name] for name in ALL if name in self.__dict__}
 
     def map(self, f: Callable[[Tensor], Tensor]) -> TokenStats:
         return TokenStats(**{name: f(column) for name, column in self.columns().items()})
@@ -94,11 +98,11 @@ def spread(column: Tensor, index: Tensor, shape: torch.Size) -> Tensor:
 
 
 def primitives(names: Iterable[str]) -> frozenset[str]:
-    """The primitive columns behind statistics, derived ones included."""
+    """The columns behind statistics, derived ones included."""
     names = (names,) if isinstance(names, str) else names
     wanted = frozenset(DERIVED.get(name, name) for name in names)
-    if unknown := wanted - EVERY:
-        raise ValueError(f"unknown statistics {sorted(unknown)}; there are {', '.join((*COLUMNS, *DERIVED))}")
+    if unknown := wanted - set(ALL):
+        raise ValueError(f"unknown statistics {sorted(unknown)}; there are {', '.join((*ALL, *DERIVED))}")
     return wanted | ALWAYS
 
 

@@ -2,6 +2,7 @@
 
 from .batch import token_stats
 from .head import VocabShard
+from .integrations.attach import attach
 from .kernels import KERNELS
 from .loss import LossTerms, RobustLoss
 from .methods import (
@@ -33,6 +34,7 @@ __all__ = [
     "RobustLoss",
     "TokenStats",
     "VocabShard",
+    "attach",
     "delayed",
     "dft",
     "eaft",

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..compiler import first_order, uncompiled
 from ..head import Scored, widened
 from ..partials import finish, slope
-from ..stats import ALWAYS, COLUMNS, EVERY, TokenStats
+from ..stats import ALL, ALWAYS, EVERY, OBSERVED, TokenStats
 from .rows import Stage, TorchRows
 
 
@@ -32,7 +32,7 @@ class _LogitsStats(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, scored: Scored, needs: frozenset[str], overwrite: bool, stage: Stage
     ) -> tuple[Tensor, ...]:
-        names = [name for name in COLUMNS if name in needs | ALWAYS]
+        names = [name for name in ALL if name in needs | ALWAYS]
         vocab = logits.shape[1]
         seen = []
         with torch.autocast(logits.device.type, enabled=False):
@@ -44,6 +44,7 @@ class _LogitsStats(torch.autograd.Function):
         columns = [torch.cat(c) for c in zip(*seen, strict=True)] or [empty.clone() for _ in names]
         ctx.save_for_backward(logits, scored.index, scored.targets, *columns)
         ctx.names, ctx.overwrite, ctx.stage = names, overwrite, stage
+        ctx.mark_non_differentiable(*(c for n, c in zip(names, columns, strict=True) if n in OBSERVED))
         ctx.set_materialize_grads(False)
         return tuple(columns)
 
@@ -91,4 +92,4 @@ def of_logits(
     shared = any(step == 0 and size > 1 for step, size in zip(logits.stride(), logits.shape, strict=True))
     overwrite = overwrite and not root.is_leaf and not shared
     columns = _LogitsStats.apply(logits, scored, needs, overwrite, stage or TorchRows())  # type: ignore[no-untyped-call]
-    return TokenStats(**dict(zip((n for n in COLUMNS if n in needs | ALWAYS), columns, strict=True)))
+    return TokenStats(**dict(zip((n for n in ALL if n in needs | ALWAYS), columns, strict=True)))

@@ -26,6 +26,9 @@ def of_logits(logits: Tensor, scored: Scored, needs: frozenset[str] = EVERY, ove
         "off_target": lambda: p.square().scatter(1, target, 0.0).sum(-1),
         "entropy": lambda: -(p * log_p.masked_fill(log_p == -torch.inf, 0.0)).sum(-1),
     }
+    if "margin" in needs:
+        others = z.detach().scatter(1, target, -torch.inf)
+        every["margin"] = lambda: (z.detach().gather(1, target) - others.amax(1, keepdim=True)).squeeze(1)
     return TokenStats(**{name: column().to(kind) for name, column in every.items() if name in needs | ALWAYS})
 
 

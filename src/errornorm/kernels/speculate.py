@@ -20,7 +20,7 @@ from torch import Tensor
 from ..compiler import first_order, uncompiled
 from ..head import Head, Scored
 from ..partials import Partial, finish, slope
-from ..stats import ALWAYS, COLUMNS, EVERY, Guess, TokenStats
+from ..stats import ALL, ALWAYS, EVERY, OBSERVED, Guess, TokenStats
 from .rows import Folded, Stage
 
 MIN_ROWS = 128  # of a chunk: with fewer, repacking the weight for each product dominates
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def names(self) -> list[str]:
-        return [name for name in COLUMNS if name in self.needs | ALWAYS]
+        return [name for name in ALL if name in self.needs | ALWAYS]
 
     @property
     def linear(self) -> bool:
@@ -69,7 +69,8 @@ class Plan:
     @property
     def own(self) -> list[str]:
         """The statistics whose gradient goes through the logits."""
-        return [name for name in self.names if not (self.linear and name == "mean_logit")]
+        silent = ("mean_logit", *OBSERVED) if self.linear else OBSERVED
+        return [name for name in self.names if name not in silent]
 
     def rows_per_chunk(self, weight: Tensor) -> int:
         return min(self.stage.max_rows, max(MIN_ROWS, self.stage.buffer // max(1, len(weight))))
@@ -230,6 +231,7 @@ class _HiddenStats(torch.autograd.Function):
         ctx.save_for_backward(hidden, weight, bias, plan.scored.index, plan.scored.targets, *out)
         ctx.plan = replace(plan, guess=None)
         ctx.speculation = (sums, guesses) if guess is not None else None
+        ctx.mark_non_differentiable(*(c for n, c in zip(plan.names, out, strict=True) if n in OBSERVED))
         ctx.set_materialize_grads(False)
         return out
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .. import scores
 from ..cutoffs import fixed
 from ..objectives import Guard, Objective, delayed, method, require, truncate
@@ -35,4 +37,5 @@ def ent_threshold(
         0 < threshold < ERROR_NORM_MAX,
         f"threshold={threshold} can never separate anything: error norms lie between 0 and 1.414",
     )
-    return delayed(truncate(scores.error_norm, fixed(threshold), guard=Guard(keep_first, max_dropped)), start)
+    objective = truncate(scores.error_norm, fixed(threshold), guard=Guard(keep_first, max_dropped))
+    return delayed(replace(objective, norm_threshold=threshold), start)

@@ -1,0 +1,428 @@
+"""One line for any Hugging Face model: `model(**batch).loss` becomes the objective, in whatever trainer.
+
+Hooks on public accessors do all of it. The model's pre-hook takes the labels away; the head's pre-hook keeps the
+hidden states and lets a single position through, so no (batch, time, vocabulary) logits exist; the head's hook
+computes the fused loss, where a sharded weight is gathered; the model's hook puts the loss into the outputs. The one
+position that did go through the head is the self-check: its true logits must be what we believe them to be.
+
+Shapes: B sequences, T positions, D hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import compiler, ranks
+from ..loss import LossTerms, RobustLoss
+from ..objectives import Objective, require_choice
+from .heads import look_at, patched_by
+from .telemetry import Sources, Telemetry
+
+COLUMNS = ("ref_nll", "token_weight", "sequence_ids")  # a batch may bring these along, in the shape of the labels
+SOURCE = "source"  # and where each of its sequences comes from
+WATCHED = ("error_norm", "entropy")  # statistics for the telemetry
+IDLE = 200  # training batches in which no token came near a threshold before we say so
+log = logging.getLogger("errornorm")
+
+
+@dataclass(slots=True)
+class _Job:
+    """One forward pass under way."""
+
+    targets: Tensor  # [B, T] already shifted
+    count: Tensor | int | None  # tokens of the whole optimizer step, if the trainer says so
+    columns: dict[str, Tensor]
+    sources: Sources | None
+    hidden: Tensor | None = None
+    first: Tensor | None = None  # [B, 1, D] what did go through the head
+    terms: LossTerms | None = None
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Whether the objective really runs, and whether steps are taken."""
+
+    batches: int = 0  # with the objective
+    unlabelled: int = 0  # in training, without labels
+    versions: int | None = None  # of the parameters: they change with each optimizer step
+    told: bool = False  # somebody calls `advance`
+    near: bool = False  # some token came above the threshold
+    warned: bool = False
+    failed: list[str] = field(default_factory=list)  # what was not finite since the last step
+
+
+@compiler.uncompiled("_enter", "_tap", "_score", "_leave")
+class Attachment:
+    """What `attach` returns: the loss, the terms of the last batch, and the way back."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: RobustLoss,
+        level: Literal["auto", "hidden", "logits"] = "auto",
+        on_nan: Literal["raise", "skip"] = "raise",
+    ) -> None:
+        require_choice("level", level, "auto", "hidden", "logits")
+        require_choice("on_nan", on_nan, "raise", "skip")
+        if attached(model) is not None:
+            raise ValueError(f"{type(model).__name__} already has an objective attached: detach() it first")
+        if (patch := patched_by(model)) is not None:
+            raise ValueError(_refusal(patch))
+        self.model, self.loss, self.level, self.on_nan = model, loss, level, on_nan
+        self.terms: LossTerms | None = None
+        self.telemetry = Telemetry()
+        self._watch = _Watch()
+        self._job: _Job | None = None
+        self._inside = False
+        self._checked = False
+        self._view = look_at(model)
+        compiler.keep_out()
+        self._hooks = [
+            model.register_forward_pre_hook(self._enter, with_kwargs=True),
+            model.register_forward_hook(self._leave),
+        ]
+        self._head_hooks: list[Any] = []
+        self._hook_head()
+        self._accepted = vars(model).get("accepts_loss_kwargs")
+        model.accepts_loss_kwargs = True  # type: ignore[assignment]  # so that a Trainer tells us the token count
+        vars(model)["errornorm"] = self  # past nn.Module's registry: it is no part of the model
+
+    def detach(self) -> None:
+        """The model is as it was before."""
+        for hook in (*self._hooks, *self._head_hooks):
+            hook.remove()
+        self._hooks, self._head_hooks = [], []
+        if attached(self.model) is self:
+            vars(self.model).pop("errornorm")
+            vars(self.model).pop("accepts_loss_kwargs", None)
+            if self._accepted is not None:
+                self.model.accepts_loss_kwargs = self._accepted
+
+    def __enter__(self) -> Attachment:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()
+
+    @property
+    def fused(self) -> bool:
+        """Whether the loss is computed from hidden states, without logits."""
+        return self.level != "logits" and self._view.obstacle is None
+
+    @property
+    def encoder_decoder(self) -> bool:
+        return self._view.encoder_decoder
+
+    def advance(self) -> None:
+        """One optimizer step was taken. Adapters call it; in a loop of your own you may.
+
+        Without a call, a step is noticed when the next batch finds the parameters changed.
+        """
+        self._watch.told = True
+        self.require_called()
+        self.loss.advance()
+
+    def require_called(self) -> None:
+        """Raise if the objective never ran: then something else computes the loss."""
+        if self._watch.batches == 0:
+            raise RuntimeError(
+                f"the attached objective {self.loss.objective} never ran: no training batch with labels= went through "
+                f"{type(self.model).__name__} and its head. Pass labels to the model; turn off other fused losses "
+                "(Liger, TRL's fused head, Unsloth) and a trainer's own label smoothing or compute_loss_func"
+            )
+
+    def healthy(self, step: int | None = None) -> bool:
+        """Whether the gradients may be used. To be asked after backward, before the optimizer's step.
+
+        With `on_nan="raise"` a NaN or Inf raises FloatingPointError; with `on_nan="skip"` the answer is False.
+        """
+        named = [(n, p.grad) for n, p in self.model.named_parameters() if p.grad is not None]
+        bad = [n for n, g in named if not _local(g).isfinite().all()]
+        causes = [*self._watch.failed, *([f"the gradient of {bad[0]} ({len(bad)} in all)"] if bad else [])]
+        self._watch.failed.clear()
+        if not _anywhere(bool(causes)):
+            return True
+        where = f"optimizer step {self.loss.steps_taken if step is None else step}"
+        what = "; ".join(causes) or "another rank has NaN or Inf"
+        if self.on_nan == "raise":
+            raise FloatingPointError(f"{where}: NaN or Inf in {what}. The step was not taken")
+        log.warning("%s skipped: NaN or Inf in %s", where, what)
+        return False
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs, beside the model: step, cutoffs, draws."""
+        return self.loss.get_extra_state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.loss.set_extra_state(state)
+
+    def summary(self) -> str:
+        """One line on the last batch."""
+        head = f"{self.loss.objective} on {self._view.name}"
+        terms = self.terms
+        if terms is None:
+            return f"{head}: no training batch yet"
+        share = terms.num_kept / max(1, terms.num_tokens)
+        cutoff = "" if terms.cutoff is None else f", cutoff {terms.cutoff:.4g}"
+        level = "hidden states" if self.fused else "logits"
+        return (
+            f"{head}: step {self.loss.steps_taken}, kept {terms.num_kept} of {terms.num_tokens} tokens "
+            f"({share:.1%}){cutoff}; computed from {level}"
+        )
+
+    def _hook_head(self) -> None:
+        for hook in self._head_hooks:
+            hook.remove()
+        obstacle = self._view.obstacle
+        if self.level == "hidden" and obstacle is not None:
+            raise ValueError(f"level='hidden' is not possible: {obstacle}")
+        if self.level == "auto" and obstacle is not None:
+            log.warning("%s: %s, so the loss is computed from the logits", self._view.name, obstacle)
+        module = self._view.module
+        self._head_hooks = [
+            module.register_forward_pre_hook(self._tap),
+            module.register_forward_hook(self._score),
+        ]
+        self._checked = False
+
+    def _enter(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._job, self._inside = None, True
+        training = model.training and torch.is_grad_enabled()
+        if kwargs.get("fused_lm_head"):
+            raise RuntimeError(_refusal("TRL"))
+        if training:
+            self._notice_step()
+        if kwargs.get("labels") is None:
+            if args and "labels" in inspect.signature(model.forward).bind_partial(*args).arguments:
+                raise ValueError("pass labels by name: model(input_ids=..., labels=...)")
+            self._watch.unlabelled += training
+            return None
+        kwargs = dict(kwargs)
+        extra = {name: kwargs.pop(name) for name in (*COLUMNS, SOURCE) if name in kwargs}
+        if not training:
+            return args, kwargs
+        self._find_head()
+        self._job = self._job_of(kwargs, extra)
+        return args, kwargs
+
+    def _job_of(self, kwargs: dict[str, Any], extra: dict[str, Any]) -> _Job:
+        labels, shifted = kwargs.pop("labels"), kwargs.pop("shift_labels", None)
+        if kwargs.pop("logits_to_keep", 0):
+            raise ValueError("logits_to_keep leaves out positions that have labels: do not pass it in training")
+        columns = {name: extra[name] for name in COLUMNS if extra.get(name) is not None}
+        if self._view.encoder_decoder:
+            self._add_decoder_inputs(kwargs, labels)
+            targets = labels
+        else:
+            ignore = self.loss.ignore_index
+            positions = kwargs.get("position_ids")
+            if "sequence_ids" not in columns and isinstance(positions, Tensor) and positions.shape == labels.shape:
+                columns["sequence_ids"] = (positions == 0).cumsum(-1)  # packed: a sequence begins at position 0
+            targets = shifted if shifted is not None else F.pad(labels, (0, 1), value=ignore)[..., 1:]
+            columns = {name: F.pad(column, (0, 1))[..., 1:] for name, column in columns.items()}
+        return _Job(targets, kwargs.pop("num_items_in_batch", None), columns, extra.get(SOURCE))
+
+    def _add_decoder_inputs(self, kwargs: dict[str, Any], labels: Tensor) -> None:
+        if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
+            kwargs["decoder_input_ids"] = decoder_inputs(self._view.inner, labels)
+
+    def _tap(self, head: nn.Module, args: tuple[Any, ...]) -> Any:
+        if not self._inside and head.training and torch.is_grad_enabled():
+            raise RuntimeError(
+                f"the head of {self._view.name} ran, but the forward hooks of the attached model did not: it was "
+                "wrapped after attach (PEFT does that); attach to the wrapper instead"
+            )
+        job = self._job
+        if job is None or job.hidden is not None or not self.fused:
+            return None
+        job.hidden, job.first = args[0], args[0][..., :1, :].detach()
+        return job.hidden[..., :1, :], *args[1:]
+
+    def _score(self, head: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
+        job = self._job
+        if job is None or job.terms is not None or job.hidden is None:
+            return
+        self._compute(job, job.hidden.shape[-2], hidden=job.hidden, **self._view.describe())
+
+    def _compute(self, job: _Job, positions: int, **source: Any) -> None:
+        if job.targets.shape[-1] != positions:
+            raise ValueError(
+                f"labels of {job.targets.shape[-1]} positions do not fit the model's {positions}: attach needs one "
+                "label per position (virtual tokens of prompt tuning and images inside the model are not supported)"
+            )
+        device = next(x for x in source.values() if isinstance(x, Tensor)).device
+        try:
+            job.terms = self.loss(targets=job.targets.to(device), **source, **job.columns)  # type: ignore[arg-type]
+        except FloatingPointError as error:
+            batch = f"training batch {self._watch.batches + 1}, optimizer step {self.loss.steps_taken}: {error}"
+            if self.on_nan == "raise":
+                raise FloatingPointError(batch) from error
+            log.warning("%s", batch)
+            self._watch.failed.append(f"training batch {self._watch.batches + 1}")
+
+    def _leave(self, model: nn.Module, args: tuple[Any, ...], outputs: Any) -> Any:
+        job, self._job, self._inside = self._job, None, False
+        if job is None:
+            return None
+        logits = outputs["logits"] if hasattr(outputs, "keys") else outputs[0]
+        failures = len(self._watch.failed)
+        if not self.fused:
+            self._compute(job, logits.shape[-2], logits=logits)
+        elif job.hidden is None:
+            raise RuntimeError(
+                f"{type(model).__name__}.forward did not call its output head {type(self._view.module).__name__}: "
+                "another fused loss is in the way (Liger, TRL, Unsloth); turn it off"
+            )
+        self._watch.batches += 1
+        if job.terms is None:
+            assert len(self._watch.failed) >= failures
+            loss = (logits.float() * 0.0).sum()  # NaN or not, and attached: `healthy` will say no to the step
+            return _with_loss(outputs, loss)
+        if self.fused and not self._checked:
+            assert job.first is not None
+            self._view.check(job.first, logits)
+            self._checked = True
+        return _with_loss(outputs, self._settled(job, job.terms, outputs))
+
+    def _settled(self, job: _Job, terms: LossTerms, outputs: Any) -> Tensor:
+        """The loss to call backward on, and the book-keeping that goes with a batch."""
+        self.terms = terms
+        self.telemetry.add(terms, job.sources)
+        self._warn_if_idle(terms)
+        total = terms.total
+        if terms.normalize == "kept":
+            total = total * (terms.num_tokens / max(1, terms.num_kept))
+        router = self._view.router_loss(outputs)
+        if router is not None:  # its share of the step is that of its tokens
+            total = total + router.to(total.device) * terms.num_tokens
+        if job.count is None:
+            return total / max(1, terms.num_tokens)
+        if isinstance(job.count, Tensor):
+            return total / job.count.to(total.device).clamp_min(1)
+        return total / max(1, job.count)
+
+    def _warn_if_idle(self, terms: LossTerms) -> None:
+        watch, threshold = self._watch, self.loss.objective.norm_threshold
+        if threshold is None or watch.warned or watch.near:
+            return
+        watch.near = terms.num_kept < terms.num_tokens
+        if not watch.near and watch.batches >= IDLE and self.loss.steps_taken > 0 and terms.cutoff is not None:
+            watch.warned = True
+            log.warning(
+                "no token came above the threshold %g in %d batches; the highest error norm was %.3f. It may be out "
+                "of reach (label smoothing, a temperature, an undertrained model): try %.2f",
+                threshold, watch.batches, self.telemetry.highest, 0.98 * self.telemetry.highest,
+            )  # fmt: skip
+
+    def _find_head(self) -> None:
+        """Resizing the vocabulary, or an adapter, may have put another head in place."""
+        view = look_at(self.model)
+        if view.module is not self._view.module:
+            self._view = view
+            self._hook_head()
+
+    def _notice_step(self) -> None:
+        """Count steps by ourselves where nobody tells us: an optimizer's step changes the parameters."""
+        watch = self._watch
+        versions = sum(p._version for p in self.model.parameters() if p.requires_grad)
+        changed, watch.versions = watch.versions is not None and versions != watch.versions, versions
+        if changed and watch.unlabelled and not watch.batches:
+            self.require_called()
+        if changed and watch.batches and not watch.told:
+            self.loss.advance()
+
+
+def _refusal(patch: str) -> str:
+    remedy = "use errornorm.integrations.trl.SFTTrainer" if patch == "TRL" else "turn it off (use_liger_kernel=False)"
+    return f"{patch}'s fused loss replaces the model's forward, and the objective would never run: {remedy}"
+
+
+def _local(grad: Tensor) -> Tensor:
+    local = getattr(grad, "to_local", None)  # a rank's part, under FSDP
+    out = grad if local is None else local()
+    assert isinstance(out, Tensor)
+    return out
+
+
+def _anywhere(flag: bool) -> bool:
+    """Whether it is so on any rank: all must take the step, or none."""
+    return bool(ranks.add(torch.tensor([int(flag)])).item())
+
+
+def _with_loss(outputs: Any, loss: Tensor) -> Any:
+    if not hasattr(outputs, "keys"):
+        return (loss, *outputs)
+    rest = {name: value for name, value in outputs.items() if name != "loss"}
+    return type(outputs)(loss=loss, **rest)
+
+
+def decoder_inputs(model: nn.Module, labels: Tensor) -> Tensor:
+    """Labels shifted right, by the model's own rule."""
+    config: Any = model.config
+    start, pad = (getattr(config, name, None) for name in ("decoder_start_token_id", "pad_token_id"))
+    own: Callable[..., Tensor] | None = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    shift: Any = getattr(importlib.import_module(type(model).__module__), "shift_tokens_right", None)
+    if start is None or pad is None or (own is None and shift is None):
+        missing = "decoder_start_token_id" if start is None else "pad_token_id" if pad is None else "rule for them"
+        raise ValueError(
+            f"{type(model).__name__} cannot make decoder inputs of labels, it has no {missing}: set it, or pass "
+            "decoder_input_ids with the batch"
+        )
+    out = own(labels=labels) if own is not None else shift(labels, pad, start)
+    assert isinstance(out, Tensor)
+    return out
+
+
+def attached(model: nn.Module) -> Attachment | None:
+    """The attachment of a model, if it has one."""
+    found = vars(model).get("errornorm")
+    return found if isinstance(found, Attachment) else None
+
+
+def attach(
+    model: nn.Module,
+    objective: Objective,
+    *,
+    level: Literal["auto", "hidden", "logits"] = "auto",
+    on_nan: Literal["raise", "skip"] = "raise",
+    **options: Any,
+) -> Attachment:
+    """Make an objective the training loss of a Hugging Face model, in any trainer.
+
+    From here on `model(**batch).loss` is the objective while the model trains, and plain likelihood while it is
+    evaluated. `generate` is untouched. In training `outputs.logits` holds the first position only.
+
+    Args:
+        model: A causal or encoder-decoder language model, or a PEFT model around one.
+        objective: What to optimize, e.g. `errornorm.ent_fraction(0.1)`.
+        level: "hidden" computes the loss from the head's input, without logits; "logits" from the model's own logits,
+            whatever happens to them. "auto" takes the first where the head is a plain linear layer.
+        on_nan: What to do with a batch or a gradient that is not finite: "raise" stops, "skip" leaves the step out
+            (with an adapter, or where your loop asks `handle.healthy()`).
+        options: Of `RobustLoss`: label_smoothing, normalize, kernel, ...
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> import errornorm, torch
+        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=50, n_positions=16))
+        >>> handle = errornorm.attach(model, errornorm.ent_fraction(0.25))
+        >>> tokens = torch.randint(50, (2, 5))
+        >>> model.train()(input_ids=tokens, labels=tokens).loss.backward()
+        >>> handle.terms.num_tokens, handle.terms.num_kept
+        (8, 6)
+        >>> handle.detach()
+    """
+    statistics = {*options.pop("statistics", ()), *WATCHED}
+    return Attachment(model, RobustLoss(objective, statistics=sorted(statistics), **options), level, on_nan)

@@ -1,0 +1,201 @@
+"""Hugging Face Trainer and Seq2SeqTrainer: steps, telemetry, state in the checkpoint, and no NaN in the weights.
+
+`attach` alone makes a Trainer's loss robust. `robust(trainer, objective)` does that and adds the callback. Those who
+want only the loss, on the model's own logits, take `LossFunction` or `ComputeLoss`.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..loss import RobustLoss
+from ..objectives import Objective
+from .attach import COLUMNS, SOURCE, Attachment, attach, attached
+
+try:
+    from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.trainer_callback import ExportableState
+except ImportError as error:
+    raise ImportError("this adapter needs transformers: pip install errornorm[hf]") from error
+
+NAME = "errornorm"
+
+
+class RobustCallback(TrainerCallback, ExportableState):
+    """Tells the attached objective about steps, logs what it sees, and keeps its state in the checkpoint.
+
+    Args:
+        handle: What `attach` returned.
+    """
+
+    def __init__(self, handle: Attachment) -> None:
+        self.handle = handle
+
+    def state(self) -> dict[str, Any]:
+        return {"args": {}, "attributes": {NAME: _packed(self.handle.state_dict())}}
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
+    ) -> None:
+        _refuse_rivals(args)
+        self.handle.telemetry.clear()
+        callbacks: Any = state.stateful_callbacks or {}
+        saved = callbacks.get(type(self).__name__)
+        if state.global_step > 0:
+            if not isinstance(saved, dict) or NAME not in saved.get("attributes", {}):
+                raise ValueError(
+                    f"the checkpoint of step {state.global_step} holds no state of the objective: it was made "
+                    "without RobustCallback; start the run anew, or resume it without one"
+                )
+            self.handle.load_state_dict(_unpacked(saved["attributes"][NAME]))
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
+    ) -> None:
+        if not self.handle.healthy(state.global_step):
+            rest["optimizer"].zero_grad(set_to_none=True)  # a parameter without a gradient does not move
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        self.handle.advance()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **rest: Any,
+    ) -> None:
+        if logs is None or "loss" not in logs:  # evaluation, or the summary at the end
+            return
+        row = self.handle.telemetry.flush()
+        logs.update(row)
+        if state.log_history:
+            state.log_history[-1].update(row)
+
+
+def robust(trainer: Trainer, objective: Objective, **options: Any) -> Attachment:
+    """Attach an objective to a trainer's model, and the callback in front of its loggers.
+
+    The trainer's own label smoothing moves into the objective, so that it is applied exactly once.
+
+    Args:
+        trainer: A Trainer or Seq2SeqTrainer that has not started.
+        objective: What to optimize, e.g. `errornorm.ent_fraction(0.1)`.
+        options: Of `attach`.
+    """
+    _refuse_rivals(trainer.args)
+    if trainer.compute_loss_func is not None:
+        raise ValueError("the trainer has a compute_loss_func, which would take the labels: leave it out")
+    smoothing = trainer.args.label_smoothing_factor
+    if smoothing and options.setdefault("label_smoothing", smoothing) != smoothing:
+        raise ValueError(
+            f"label smoothing is given twice, {smoothing} to the trainer and {options['label_smoothing']} here: "
+            "leave one out"
+        )
+    _refuse_dropped_columns(trainer)
+    assert trainer.model is not None
+    handle = attach(trainer.model, objective, **options)
+    trainer.label_smoother = None
+    trainer.model_accepts_loss_kwargs = True  # tells us the tokens of a whole step
+    others = list(trainer.callback_handler.callbacks)
+    for callback in others:
+        trainer.pop_callback(callback)
+    for callback in (RobustCallback(handle), *others):
+        trainer.add_callback(callback)
+    return handle
+
+
+class LossFunction:
+    """For `model.loss_function = LossFunction(objective)`: the model hands over its logits and labels.
+
+    Not fused: the logits exist. Call `advance()` after each optimizer step (or add `RobustCallback`-like code of your
+    own). Only models whose forward calls `self.loss_function` use it; T5, BART and Marian do not: for these, `attach`.
+    """
+
+    def __init__(self, objective: Objective, **options: Any) -> None:
+        self.loss = RobustLoss(objective, **options)
+
+    def __call__(
+        self,
+        logits: Tensor,
+        labels: Tensor | None,
+        vocab_size: int | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        ignore_index: int = -100,
+        shift_labels: Tensor | None = None,
+        **unused: Any,
+    ) -> Tensor:
+        if shift_labels is None:
+            assert labels is not None
+            shift_labels = F.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+        self.loss.train(logits.requires_grad and torch.is_grad_enabled())
+        terms = self.loss(logits=logits, targets=shift_labels.to(logits.device))
+        count = terms.num_tokens if num_items_in_batch is None else num_items_in_batch
+        return terms.total / torch.as_tensor(count, device=logits.device).clamp_min(1)
+
+    def advance(self) -> None:
+        self.loss.advance()
+
+
+class ComputeLoss(LossFunction):
+    """For `Trainer(compute_loss_func=ComputeLoss(model, objective))`: the trainer hands over outputs and labels.
+
+    Encoder-decoder models are refused: without labels they would build wrong decoder inputs, some of them silently.
+    """
+
+    def __init__(self, model: PreTrainedModel, objective: Objective, **options: Any) -> None:
+        if model.config.is_encoder_decoder:
+            raise ValueError(
+                f"compute_loss_func takes the labels away from {type(model).__name__}, which needs them for its "
+                "decoder inputs: use errornorm.attach"
+            )
+        super().__init__(objective, **options)
+
+    def __call__(  # type: ignore[override]
+        self, outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        return super().__call__(outputs["logits"], labels, num_items_in_batch=num_items_in_batch)
+
+
+def _refuse_rivals(args: TrainingArguments) -> None:
+    if getattr(args, "use_liger_kernel", False):
+        raise ValueError("Liger's fused loss would bypass the objective: set use_liger_kernel=False")
+
+
+def _refuse_dropped_columns(trainer: Trainer) -> None:
+    columns = getattr(trainer.train_dataset, "column_names", None) or []
+    lost = [name for name in (*COLUMNS, SOURCE) if name in columns]
+    if lost and trainer.args.remove_unused_columns:
+        raise ValueError(
+            f"the data set has {', '.join(lost)} for the objective, and the trainer would remove it: "
+            "set remove_unused_columns=False"
+        )
+
+
+def _packed(state: dict[str, Any]) -> dict[str, Any]:
+    """As JSON, exactly."""
+
+    def text(x: Tensor) -> dict[str, Any]:
+        array = x.detach().cpu().contiguous().numpy()
+        data = base64.b64encode(array.tobytes()).decode("ascii")
+        return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
+
+    return {**state, "state": {name: text(value) for name, value in state["state"].items()}}
+
+
+def _unpacked(state: dict[str, Any]) -> dict[str, Any]:
+    def tensor(x: dict[str, Any]) -> Tensor:
+        array = numpy.frombuffer(base64.b64decode(x["data"]), dtype=numpy.dtype(x["dtype"])).reshape(x["shape"])
+        return torch.from_numpy(array.copy())
+
+    return {**state, "state": {name: tensor(value) for name, value in state["state"].items()}}
+
+
+__all__ = ["ComputeLoss", "LossFunction", "RobustCallback", "attached", "robust"]
