@@ -31,6 +31,7 @@ from .telemetry import Sources, Telemetry
 COLUMNS = ("ref_nll", "token_weight", "sequence_ids")  # a batch may bring these along, in the shape of the labels
 SOURCE = "source"  # and where each of its sequences comes from
 WATCHED = ("error_norm", "entropy")  # statistics for the telemetry
+_ABSENT = object()
 IDLE = 200  # training batches in which no token came near a threshold before we say so
 log = logging.getLogger("errornorm")
 
@@ -53,9 +54,11 @@ class _Watch:
     """Whether the objective really runs, and whether steps are taken."""
 
     batches: int = 0  # with the objective
-    unlabelled: int = 0  # in training, without labels
-    versions: int | None = None  # of the parameters: they change with each optimizer step
+    bypassed: bool = False  # somebody called backward on logits that the objective never saw
     told: bool = False  # somebody calls `advance`
+    backward: bool = False  # somebody called it since the last step
+    versions: int | None = None  # of the parameters
+    counted: bool = False  # an optimizer's step changes them
     near: bool = False  # some token came above the threshold
     warned: bool = False
     failed: list[str] = field(default_factory=list)  # what was not finite since the last step
@@ -74,6 +77,7 @@ class Attachment:
     ) -> None:
         require_choice("level", level, "auto", "hidden", "logits")
         require_choice("on_nan", on_nan, "raise", "skip")
+        self._view = look_at(model)
         if attached(model) is not None:
             raise ValueError(f"{type(model).__name__} already has an objective attached: detach() it first")
         if (patch := patched_by(model)) is not None:
@@ -85,7 +89,6 @@ class Attachment:
         self._job: _Job | None = None
         self._inside = False
         self._checked = False
-        self._view = look_at(model)
         compiler.keep_out()
         self._hooks = [
             model.register_forward_pre_hook(self._enter, with_kwargs=True),
@@ -93,9 +96,10 @@ class Attachment:
         ]
         self._head_hooks: list[Any] = []
         self._hook_head()
-        self._accepted = vars(model).get("accepts_loss_kwargs")
-        model.accepts_loss_kwargs = True  # type: ignore[assignment]  # so that a Trainer tells us the token count
-        vars(model)["errornorm"] = self  # past nn.Module's registry: it is no part of the model
+        # For a Trainer: tell us the tokens of a whole step, and do not count a first token, which is never predicted.
+        told = {"accepts_loss_kwargs": True} | ({} if self.encoder_decoder else {"loss_type": "ForCausalLM"})
+        self._before = {name: vars(model).get(name, _ABSENT) for name in told}
+        vars(model).update(told, errornorm=self)
 
     def detach(self) -> None:
         """The model is as it was before."""
@@ -103,10 +107,11 @@ class Attachment:
             hook.remove()
         self._hooks, self._head_hooks = [], []
         if attached(self.model) is self:
-            vars(self.model).pop("errornorm")
-            vars(self.model).pop("accepts_loss_kwargs", None)
-            if self._accepted is not None:
-                self.model.accepts_loss_kwargs = self._accepted
+            del vars(self.model)["errornorm"]
+            for name, value in self._before.items():
+                vars(self.model).pop(name)
+                if value is not _ABSENT:
+                    vars(self.model)[name] = value
 
     def __enter__(self) -> Attachment:
         return self
@@ -125,12 +130,16 @@ class Attachment:
     def encoder_decoder(self) -> bool:
         return self._view.encoder_decoder
 
+    def expect_advance(self) -> None:
+        """Do not look for optimizer steps: `advance` will be called. Adapters say so before the first one."""
+        self._watch.told = True
+
     def advance(self) -> None:
         """One optimizer step was taken. Adapters call it; in a loop of your own you may.
 
-        Without a call, a step is noticed when the next batch finds the parameters changed.
+        Without a call, a step is noticed with the next batch: parameters have changed, or gradients are gone.
         """
-        self._watch.told = True
+        self.expect_advance()
         self.require_called()
         self.loss.advance()
 
@@ -150,7 +159,9 @@ class Attachment:
         """
         named = [(n, p.grad) for n, p in self.model.named_parameters() if p.grad is not None]
         bad = [n for n, g in named if not _local(g).isfinite().all()]
-        causes = [*self._watch.failed, *([f"the gradient of {bad[0]} ({len(bad)} in all)"] if bad else [])]
+        causes = list(self._watch.failed)
+        if bad:
+            causes.append(f"{len(bad)} of {len(named)} gradients, the first is that of {bad[0]}")
         self._watch.failed.clear()
         if not _anywhere(bool(causes)):
             return True
@@ -207,7 +218,6 @@ class Attachment:
         if kwargs.get("labels") is None:
             if args and "labels" in inspect.signature(model.forward).bind_partial(*args).arguments:
                 raise ValueError("pass labels by name: model(input_ids=..., labels=...)")
-            self._watch.unlabelled += training
             return None
         kwargs = dict(kwargs)
         extra = {name: kwargs.pop(name) for name in (*COLUMNS, SOURCE) if name in kwargs}
@@ -252,6 +262,8 @@ class Attachment:
 
     def _score(self, head: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
         job = self._job
+        if job is None and self._watch.batches == 0 and out.requires_grad:
+            out.register_hook(self._bypassed)
         if job is None or job.terms is not None or job.hidden is None:
             return
         self._compute(job, job.hidden.shape[-2], hidden=job.hidden, **self._view.describe())
@@ -294,7 +306,10 @@ class Attachment:
             assert job.first is not None
             self._view.check(job.first, logits)
             self._checked = True
-        return _with_loss(outputs, self._settled(job, job.terms, outputs))
+        loss = self._settled(job, job.terms, outputs)
+        if job.terms.num_kept:  # else its gradients are 0, as if they had been cleared
+            loss.register_hook(self._went_back)
+        return _with_loss(outputs, loss)
 
     def _settled(self, job: _Job, terms: LossTerms, outputs: Any) -> Tensor:
         """The loss to call backward on, and the book-keeping that goes with a batch."""
@@ -312,6 +327,12 @@ class Attachment:
         if isinstance(job.count, Tensor):
             return total / job.count.to(total.device).clamp_min(1)
         return total / max(1, job.count)
+
+    def _bypassed(self, grad: Tensor) -> None:
+        self._watch.bypassed = True
+
+    def _went_back(self, grad: Tensor) -> None:
+        self._watch.backward = True
 
     def _warn_if_idle(self, terms: LossTerms) -> None:
         watch, threshold = self._watch, self.loss.objective.norm_threshold
@@ -334,14 +355,22 @@ class Attachment:
             self._hook_head()
 
     def _notice_step(self) -> None:
-        """Count steps by ourselves where nobody tells us: an optimizer's step changes the parameters."""
+        """Count steps by ourselves where nobody tells us."""
         watch = self._watch
-        versions = sum(p._version for p in self.model.parameters() if p.requires_grad)
-        changed, watch.versions = watch.versions is not None and versions != watch.versions, versions
-        if changed and watch.unlabelled and not watch.batches:
+        if watch.bypassed and not watch.batches:
             self.require_called()
-        if changed and watch.batches and not watch.told:
+        if watch.told:
+            return
+        own = [p for p in self.model.parameters() if p.requires_grad]
+        versions = sum(p._version for p in own)
+        changed, watch.versions = watch.versions is not None and versions != watch.versions, versions
+        if not watch.backward:
+            return
+        watch.counted |= changed
+        # Fused optimizers do not count their changes, but then the gradients are cleared after each step.
+        if changed or not (watch.counted or any(p.grad is not None and bool(p.grad.any()) for p in own)):
             self.loss.advance()
+            watch.backward = False
 
 
 def _refusal(patch: str) -> str:

@@ -44,6 +44,7 @@ class RobustCallback(TrainerCallback, ExportableState):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
         _refuse_rivals(args)
+        self.handle.expect_advance()
         self.handle.telemetry.clear()
         callbacks: Any = state.stateful_callbacks or {}
         saved = callbacks.get(type(self).__name__)
@@ -103,7 +104,8 @@ def robust(trainer: Trainer, objective: Objective, **options: Any) -> Attachment
     assert trainer.model is not None
     handle = attach(trainer.model, objective, **options)
     trainer.label_smoother = None
-    trainer.model_accepts_loss_kwargs = True  # tells us the tokens of a whole step
+    trainer.model_accepts_loss_kwargs = True  # as a trainer does that is made after `attach`
+    trainer._loss_shifts_labels = not handle.encoder_decoder
     others = list(trainer.callback_handler.callbacks)
     for callback in others:
         trainer.pop_callback(callback)

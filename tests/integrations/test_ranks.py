@@ -1,0 +1,130 @@
+"""Two gloo ranks with a model: DistributedDataParallel, FSDP2, and ranks that have nothing to say."""
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import errornorm
+from errornorm.integrations.loop import train_step
+from tests.architectures import VOCAB, build
+
+STEPS, ROWS, LENGTH = 4, 8, 7
+METHODS = ["mle()", "ent_threshold(1.01)", "ent_fraction(0.2, scope='global')", "ent_fraction(0.2, scope='running')"]
+
+
+def rows(step):
+    tokens = torch.randint(3, VOCAB, (ROWS, LENGTH), generator=torch.Generator().manual_seed(step))
+    lengths = torch.arange(ROWS) % (LENGTH - 2) + 2
+    return tokens, tokens.masked_fill(torch.arange(LENGTH) >= lengths.unsqueeze(1), -100)
+
+
+def micro_batches(step, rank, world, parts):
+    tokens, labels = rows(step)
+    chosen = torch.arange(ROWS).view(parts, world, -1)[:, rank]
+    return [{"input_ids": tokens[c], "labels": labels[c]} for c in chosen]
+
+
+def train(name, method, rank, world, parts, engine="ddp"):
+    model = build(name).train()
+    handle = errornorm.attach(model, errornorm.objective(method))
+    if engine == "fsdp":
+        fully_shard(model)
+    wrapped = DistributedDataParallel(model) if world > 1 and engine == "ddp" else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    losses = [train_step(wrapped, handle, optimizer, micro_batches(step, rank, world, parts)) for step in range(STEPS)]
+    assert handle.loss.steps_taken == STEPS
+    return losses
+
+
+def quiet_rank(rank, what):
+    """One rank has only ignored labels, or drops everything; the other trains."""
+    model = build("gpt2").train()
+    method = errornorm.ent_threshold(1e-6) if what == "truncated" and rank == 1 else errornorm.mle()
+    handle = errornorm.attach(model, method)
+    wrapped = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    out = []
+    for step in range(2):
+        (inputs,) = micro_batches(step, rank, 2, 1)
+        if what == "ignored" and rank == 1:
+            inputs["labels"] = torch.full_like(inputs["labels"], -100)
+        out.append(train_step(wrapped, handle, optimizer, [inputs]))
+    finite = all(p.isfinite().all() for p in model.parameters())
+    return out, finite, handle.telemetry.flush()
+
+
+def poisoned_rank(rank, policy):
+    """A gradient of one rank is NaN: no rank takes the step."""
+    model = build("gpt2").train()
+    handle = errornorm.attach(model, errornorm.mle(), on_nan=policy)
+    if rank == 1:
+        model.transformer.ln_f.weight.register_hook(lambda grad: grad * float("nan"))
+    before = [p.detach().clone() for p in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    try:
+        train_step(model, handle, optimizer, micro_batches(0, rank, 2, 1))  # not wrapped: gradients stay apart
+        said = "skipped"
+    except FloatingPointError as error:
+        said = str(error)
+    return said, all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def _in_group(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/init", rank=rank, world_size=2)
+    results = {
+        "ddp": {
+            (name, method, parts): train(name, method, rank, 2, parts)
+            for name in ("gpt2", "t5")
+            for method in METHODS
+            for parts in ((1, 2, 4) if "global" not in method else (1,))
+        },
+        "fsdp": {
+            (name, method): train(name, method, rank, 2, 2 if "global" not in method else 1, "fsdp")
+            for name in ("gpt2", "llama", "t5")
+            for method in METHODS
+        },
+        "quiet": {what: quiet_rank(rank, what) for what in ("ignored", "truncated")},
+        "poisoned": {policy: poisoned_rank(rank, policy) for policy in ("raise", "skip")},
+    }
+    torch.save(results, f"{folder}/{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    mp.spawn(_in_group, (str(folder),), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+
+
+def test_data_parallel_equals_one_process(ranks):
+    for (name, method, _), losses in ranks[0]["ddp"].items():
+        assert losses == pytest.approx(train(name, method, 0, 1, 1), rel=1e-6)
+    assert ranks[0]["ddp"] == ranks[1]["ddp"]
+
+
+def test_sharded_parameters_equal_one_process(ranks):
+    for (name, method), losses in ranks[0]["fsdp"].items():
+        assert losses == pytest.approx(train(name, method, 0, 1, 1), rel=1e-6)
+
+
+@pytest.mark.parametrize("what", ["ignored", "truncated"])
+def test_a_rank_without_a_token_neither_hangs_nor_poisons(ranks, what):
+    for rank in ranks:
+        losses, finite, telemetry = rank["quiet"][what]
+        assert finite
+        assert all(loss > 0 for loss in losses)
+        assert telemetry["errornorm/kept"] == (1.0 if what == "ignored" else pytest.approx(0.5, abs=0.1))
+    assert ranks[0]["quiet"][what][2] == ranks[1]["quiet"][what][2]
+
+
+def test_no_rank_steps_if_one_has_a_nan(ranks):
+    assert [rank["poisoned"]["raise"][1] for rank in ranks] == [True, True]
+    assert [rank["poisoned"]["skip"] for rank in ranks] == [("skipped", True)] * 2
+    assert "another rank" in ranks[0]["poisoned"]["raise"][0]
+    assert "transformer.ln_f.weight" in ranks[1]["poisoned"]["raise"][0]
