@@ -27,7 +27,7 @@ RANKS = (1, 2)
 PLAIN = "plain Trainer"
 METHODS = (
     "mle()",
-    "ent_threshold(1.01)",
+    "ent_threshold(1.005)",
     "ent_fraction(0.2)",
     "ent_fraction(0.2, scope='global')",
     "ent_fraction(0.2, scope='running')",
@@ -64,7 +64,7 @@ def make_model(name: str) -> Any:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1 and parameter.requires_grad and name != "t5":
-                parameter.mul_(4)  # so that some tokens are surer than others
+                parameter.mul_(8)  # so that some tokens are surer than others
     return model
 
 

@@ -1,11 +1,12 @@
 """Method cards: what the docstrings and signatures say, as one line, as a card, as a page.
 
-`python -m errornorm.cards` in the project's folder brings docs/methods.md and the generated parts of README.md up to
+`python -m errornorm.cards` in the project's folder brings docs/methods.md and the generated parts of other pages up to
 date. Nothing here knows a method by name.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
 import inspect
 import json
@@ -154,6 +155,80 @@ def _bench_label(row: Mapping[str, Any]) -> str:
     return f"{label} ({row['note']})" if row["note"] else str(label)
 
 
+def splits_section(report: Mapping[str, Any]) -> str:
+    """How far losses are from those of one process and one micro-batch, from the JSON of scripts/splits.py."""
+    rows = report["rows"]
+    ways = sorted({(row["ranks"], row["micro_batches"]) for row in rows})
+    cells: dict[tuple[str, str], dict[tuple[int, int], list[float]]] = {}
+    for row in rows:
+        cells.setdefault((row["model"], row["method"]), {})[row["ranks"], row["micro_batches"]] = row["losses"]
+    header = tuple(f"{ranks} × {parts}" for ranks, parts in ways)
+
+    def spread(losses: dict[tuple[int, int], list[float]], way: tuple[int, int]) -> str:
+        off = max(abs(a / b - 1) for a, b in zip(losses[way], losses[1, 1], strict=True))
+        return f"{off:.0e}" if off < 1e-4 else f"**{off:.1%}**"
+
+    def scale(losses: dict[tuple[int, int], list[float]], way: tuple[int, int]) -> str:
+        return f"{losses[way][0] / losses[1, 1][0]:.3f}"
+
+    ours = {key: losses for key, losses in cells.items() if key[1] != "plain Trainer"}
+    kept = {(row["model"], row["method"]): row["kept"] for row in rows if row["ranks"] == row["micro_batches"] == 1}
+    scaled = {key: cells[key] for key in cells if key[1] in ("plain Trainer", "mle(start=0)")}
+    settings = rows[0]["settings"]
+    return "\n\n".join(
+        [
+            "Largest relative difference of a step's loss to that of one rank and one micro-batch, "
+            f"{settings['steps']} steps of {settings['batch']} sequences, ranks × micro-batches "
+            f"(transformers {settings['transformers']}):",
+            table(("model", "objective", "kept", *header), [
+                (model, f"`{brief(method)}`", f"{kept[model, method]:.0%}", *(spread(losses, way) for way in ways))
+                for (model, method), losses in ours.items()
+            ]),
+            "The loss of the first step relative to the same:",
+            table(("model", "trained by", *header), [
+                (model, "plain Trainer" if method == "plain Trainer" else "errornorm `mle()`",
+                 *(scale(losses, way) for way in ways))
+                for (model, method), losses in sorted(scaled.items())
+            ]),
+        ]
+    )  # fmt: skip
+
+
+def brief(spec: str) -> str:
+    """A method's text without what has its default value."""
+    factory = METHODS[spec.partition("(")[0]]
+    defaults = {name: p.default for name, p in inspect.signature(factory).parameters.items()}
+    call = ast.parse(spec, mode="eval").body
+    assert isinstance(call, ast.Call)
+    given = [(k.arg or "", ast.literal_eval(k.value)) for k in call.keywords]
+    shown = [f"{name}={value!r}" for name, value in given if defaults[name] != value or name == next(iter(defaults))]
+    return f"{factory.__name__}({', '.join(shown if given and factory.__name__ != 'mle' else [])})"
+
+
+def step_section(report: Mapping[str, Any]) -> str:
+    """Time and memory of a whole Trainer step, from the JSON of scripts/trainer_step.py."""
+    first = report["rows"][0]["settings"]
+    names = {"plain": "plain Trainer", "mle": "errornorm `mle()`", "ent_fraction": "errornorm `ent_fraction(0.1)`"}
+    lines = [
+        (
+            f"{row['size']}, {row['settings']['tokens']} tokens",
+            names[row["variant"]],
+            f"{min(row['seconds']):.2f}",
+            f"{row['to_plain']:.2f}",
+            f"{row['peak_mb']:.0f}",
+            f"{row['step_mb']:.0f}",
+        )
+        for row in report["rows"]
+    ]
+    header = ("model", "loss", "best s", "time to plain", "peak MB", "of these for the steps")
+    about = f"Vocabulary {first['vocab']}, {first['threads']} thread, CPU time, torch {first['torch']}:"
+    return f"{about}\n\n{table(header, lines)}"
+
+
+def example_section(path: Path) -> str:
+    return f"{_fenced('python', path.read_text(encoding='utf-8').strip())}\n\nRun it: `python examples/{path.name}`"
+
+
 def fill(text: str, marker: str, content: str) -> str:
     """Put content between <!-- marker --> and <!-- /marker -->."""
     begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
@@ -171,7 +246,24 @@ def refresh(root: Path) -> dict[Path, str]:
     report = root / "docs" / "bench" / "bench.json"
     if report.exists():
         readme = fill(readme, "bench", bench_section(json.loads(report.read_text(encoding="utf-8"))))
-    return {root / "docs" / "methods.md": page(), root / "README.md": readme}
+    return {root / "docs" / "methods.md": page(), root / "README.md": readme, **_trainer_pages(root)}
+
+
+def _trainer_pages(root: Path) -> dict[Path, str]:
+    """Examples and measurements on the pages that show them."""
+    sections = {path.name: example_section(path) for path in sorted((root / "examples").glob("*.py"))}
+    for name, section in (("splits", splits_section), ("step", step_section)):
+        report = root / "docs" / "trainers" / f"{name}.json"
+        if report.exists():
+            sections[name] = section(json.loads(report.read_text(encoding="utf-8")))
+    pages = {}
+    for path in (root / "docs" / "trainers.md", root / "docs" / "distributed.md"):
+        if path.exists():
+            pages[path] = path.read_text(encoding="utf-8")
+            for marker, content in sections.items():
+                if f"<!-- {marker} -->" in pages[path]:
+                    pages[path] = fill(pages[path], marker, content)
+    return pages
 
 
 def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -239,7 +239,7 @@ def test_a_threshold_out_of_reach_is_said(caplog):
 
 
 def test_a_threshold_that_nothing_reaches_is_said_with_a_number(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("errornorm.integrations.attach.IDLE", 3)
+    monkeypatch.setattr("errornorm.integrations.watch.IDLE", 3)
     model = build("granite", logits_scaling=100.0)  # a temperature
     trainer = make(tmp_path, "granite", model=model, max_steps=5, learning_rate=1e-5)
     handle = robust(trainer, errornorm.ent_threshold(1.38))

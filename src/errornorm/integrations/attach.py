@@ -10,58 +10,25 @@ Shapes: B sequences, T positions, D hidden size, V vocabulary.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import compiler, ranks
+from .. import compiler
 from ..loss import LossTerms, RobustLoss
 from ..objectives import Objective, require_choice
 from .heads import look_at, patched_by
-from .telemetry import Sources, Telemetry
+from .jobs import COLUMNS, SOURCE, Job, with_loss
+from .telemetry import Telemetry
+from .watch import Watch, anywhere, bad_gradients
 
-COLUMNS = ("ref_nll", "token_weight", "sequence_ids")  # a batch may bring these along, in the shape of the labels
-SOURCE = "source"  # and where each of its sequences comes from
 WATCHED = ("error_norm", "entropy")  # statistics for the telemetry
 _ABSENT = object()
-IDLE = 200  # training batches in which no token came near a threshold before we say so
 log = logging.getLogger("errornorm")
-
-
-@dataclass(slots=True)
-class _Job:
-    """One forward pass under way."""
-
-    targets: Tensor  # [B, T] already shifted
-    count: Tensor | int | None  # tokens of the whole optimizer step, if the trainer says so
-    columns: dict[str, Tensor]
-    sources: Sources | None
-    hidden: Tensor | None = None
-    first: Tensor | None = None  # [B, 1, D] what did go through the head
-    terms: LossTerms | None = None
-
-
-@dataclass(slots=True)
-class _Watch:
-    """Whether the objective really runs, and whether steps are taken."""
-
-    batches: int = 0  # with the objective
-    bypassed: bool = False  # somebody called backward on logits that the objective never saw
-    told: bool = False  # somebody calls `advance`
-    backward: bool = False  # somebody called it since the last step
-    versions: int | None = None  # of the parameters
-    counted: bool = False  # an optimizer's step changes them
-    near: bool = False  # some token came above the threshold
-    warned: bool = False
-    failed: list[str] = field(default_factory=list)  # what was not finite since the last step
 
 
 @compiler.uncompiled("_enter", "_tap", "_score", "_leave")
@@ -85,17 +52,17 @@ class Attachment:
         self.model, self.loss, self.level, self.on_nan = model, loss, level, on_nan
         self.terms: LossTerms | None = None
         self.telemetry = Telemetry()
-        self._watch = _Watch()
-        self._job: _Job | None = None
+        self._watch = Watch()
+        self._job: Job | None = None
         self._inside = False
         self._checked = False
         compiler.keep_out()
+        self._head_hooks: list[Any] = []
+        self._hook_head()
         self._hooks = [
             model.register_forward_pre_hook(self._enter, with_kwargs=True),
             model.register_forward_hook(self._leave),
         ]
-        self._head_hooks: list[Any] = []
-        self._hook_head()
         # For a Trainer: tell us the tokens of a whole step, and do not count a first token, which is never predicted.
         told = {"accepts_loss_kwargs": True} | ({} if self.encoder_decoder else {"loss_type": "ForCausalLM"})
         self._before = {name: vars(model).get(name, _ABSENT) for name in told}
@@ -157,13 +124,9 @@ class Attachment:
 
         With `on_nan="raise"` a NaN or Inf raises FloatingPointError; with `on_nan="skip"` the answer is False.
         """
-        named = [(n, p.grad) for n, p in self.model.named_parameters() if p.grad is not None]
-        bad = [n for n, g in named if not _local(g).isfinite().all()]
-        causes = list(self._watch.failed)
-        if bad:
-            causes.append(f"{len(bad)} of {len(named)} gradients, the first is that of {bad[0]}")
+        causes = [*self._watch.failed, *filter(None, [bad_gradients(self.model)])]
         self._watch.failed.clear()
-        if not _anywhere(bool(causes)):
+        if not anywhere(bool(causes)):
             return True
         where = f"optimizer step {self.loss.steps_taken if step is None else step}"
         what = "; ".join(causes) or "another rank has NaN or Inf"
@@ -224,29 +187,8 @@ class Attachment:
         if not training:
             return args, kwargs
         self._find_head()
-        self._job = self._job_of(kwargs, extra)
+        self._job = Job.take(kwargs, extra, self._view.inner, self.loss.ignore_index)
         return args, kwargs
-
-    def _job_of(self, kwargs: dict[str, Any], extra: dict[str, Any]) -> _Job:
-        labels, shifted = kwargs.pop("labels"), kwargs.pop("shift_labels", None)
-        if kwargs.pop("logits_to_keep", 0):
-            raise ValueError("logits_to_keep leaves out positions that have labels: do not pass it in training")
-        columns = {name: extra[name] for name in COLUMNS if extra.get(name) is not None}
-        if self._view.encoder_decoder:
-            self._add_decoder_inputs(kwargs, labels)
-            targets = labels
-        else:
-            ignore = self.loss.ignore_index
-            positions = kwargs.get("position_ids")
-            if "sequence_ids" not in columns and isinstance(positions, Tensor) and positions.shape == labels.shape:
-                columns["sequence_ids"] = (positions == 0).cumsum(-1)  # packed: a sequence begins at position 0
-            targets = shifted if shifted is not None else F.pad(labels, (0, 1), value=ignore)[..., 1:]
-            columns = {name: F.pad(column, (0, 1))[..., 1:] for name, column in columns.items()}
-        return _Job(targets, kwargs.pop("num_items_in_batch", None), columns, extra.get(SOURCE))
-
-    def _add_decoder_inputs(self, kwargs: dict[str, Any], labels: Tensor) -> None:
-        if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
-            kwargs["decoder_input_ids"] = decoder_inputs(self._view.inner, labels)
 
     def _tap(self, head: nn.Module, args: tuple[Any, ...]) -> Any:
         if not self._inside and head.training and torch.is_grad_enabled():
@@ -263,12 +205,12 @@ class Attachment:
     def _score(self, head: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
         job = self._job
         if job is None and self._watch.batches == 0 and out.requires_grad:
-            out.register_hook(self._bypassed)
+            out.register_hook(self._watch.on_bypass)
         if job is None or job.terms is not None or job.hidden is None:
             return
         self._compute(job, job.hidden.shape[-2], hidden=job.hidden, **self._view.describe())
 
-    def _compute(self, job: _Job, positions: int, **source: Any) -> None:
+    def _compute(self, job: Job, positions: int, **source: Any) -> None:
         if job.targets.shape[-1] != positions:
             raise ValueError(
                 f"labels of {job.targets.shape[-1]} positions do not fit the model's {positions}: attach needs one "
@@ -289,7 +231,6 @@ class Attachment:
         if job is None:
             return None
         logits = outputs["logits"] if hasattr(outputs, "keys") else outputs[0]
-        failures = len(self._watch.failed)
         if not self.fused:
             self._compute(job, logits.shape[-2], logits=logits)
         elif job.hidden is None:
@@ -299,53 +240,18 @@ class Attachment:
             )
         self._watch.batches += 1
         if job.terms is None:
-            assert len(self._watch.failed) >= failures
-            loss = (logits.float() * 0.0).sum()  # NaN or not, and attached: `healthy` will say no to the step
-            return _with_loss(outputs, loss)
+            return with_loss(outputs, (logits.float() * 0.0).sum())  # attached; `healthy` will say no to the step
         if self.fused and not self._checked:
             assert job.first is not None
             self._view.check(job.first, logits)
             self._checked = True
-        loss = self._settled(job, job.terms, outputs)
-        if job.terms.num_kept:  # else its gradients are 0, as if they had been cleared
-            loss.register_hook(self._went_back)
-        return _with_loss(outputs, loss)
-
-    def _settled(self, job: _Job, terms: LossTerms, outputs: Any) -> Tensor:
-        """The loss to call backward on, and the book-keeping that goes with a batch."""
-        self.terms = terms
+        terms = self.terms = job.terms
         self.telemetry.add(terms, job.sources)
-        self._warn_if_idle(terms)
-        total = terms.total
-        if terms.normalize == "kept":
-            total = total * (terms.num_tokens / max(1, terms.num_kept))
-        router = self._view.router_loss(outputs)
-        if router is not None:  # its share of the step is that of its tokens
-            total = total + router.to(total.device) * terms.num_tokens
-        if job.count is None:
-            return total / max(1, terms.num_tokens)
-        if isinstance(job.count, Tensor):
-            return total / job.count.to(total.device).clamp_min(1)
-        return total / max(1, job.count)
-
-    def _bypassed(self, grad: Tensor) -> None:
-        self._watch.bypassed = True
-
-    def _went_back(self, grad: Tensor) -> None:
-        self._watch.backward = True
-
-    def _warn_if_idle(self, terms: LossTerms) -> None:
-        watch, threshold = self._watch, self.loss.objective.norm_threshold
-        if threshold is None or watch.warned or watch.near:
-            return
-        watch.near = terms.num_kept < terms.num_tokens
-        if not watch.near and watch.batches >= IDLE and self.loss.steps_taken > 0 and terms.cutoff is not None:
-            watch.warned = True
-            log.warning(
-                "no token came above the threshold %g in %d batches; the highest error norm was %.3f. It may be out "
-                "of reach (label smoothing, a temperature, an undertrained model): try %.2f",
-                threshold, watch.batches, self.telemetry.highest, 0.98 * self.telemetry.highest,
-            )  # fmt: skip
+        self._watch.warn_if_idle(terms, self.loss.objective.norm_threshold, self.loss.steps_taken)
+        loss = job.loss(self._view.router_loss(outputs))
+        if terms.num_kept:  # else its gradients are 0, as if they had been cleared
+            loss.register_hook(self._watch.on_backward)
+        return with_loss(outputs, loss)
 
     def _find_head(self) -> None:
         """Resizing the vocabulary, or an adapter, may have put another head in place."""
@@ -355,63 +261,16 @@ class Attachment:
             self._hook_head()
 
     def _notice_step(self) -> None:
-        """Count steps by ourselves where nobody tells us."""
         watch = self._watch
         if watch.bypassed and not watch.batches:
             self.require_called()
-        if watch.told:
-            return
-        own = [p for p in self.model.parameters() if p.requires_grad]
-        versions = sum(p._version for p in own)
-        changed, watch.versions = watch.versions is not None and versions != watch.versions, versions
-        if not watch.backward:
-            return
-        watch.counted |= changed
-        # Fused optimizers do not count their changes, but then the gradients are cleared after each step.
-        if changed or not (watch.counted or any(p.grad is not None and bool(p.grad.any()) for p in own)):
+        if not watch.told and watch.stepped(self.model.parameters()):
             self.loss.advance()
-            watch.backward = False
 
 
 def _refusal(patch: str) -> str:
     remedy = "use errornorm.integrations.trl.SFTTrainer" if patch == "TRL" else "turn it off (use_liger_kernel=False)"
     return f"{patch}'s fused loss replaces the model's forward, and the objective would never run: {remedy}"
-
-
-def _local(grad: Tensor) -> Tensor:
-    local = getattr(grad, "to_local", None)  # a rank's part, under FSDP
-    out = grad if local is None else local()
-    assert isinstance(out, Tensor)
-    return out
-
-
-def _anywhere(flag: bool) -> bool:
-    """Whether it is so on any rank: all must take the step, or none."""
-    return bool(ranks.add(torch.tensor([int(flag)])).item())
-
-
-def _with_loss(outputs: Any, loss: Tensor) -> Any:
-    if not hasattr(outputs, "keys"):
-        return (loss, *outputs)
-    rest = {name: value for name, value in outputs.items() if name != "loss"}
-    return type(outputs)(loss=loss, **rest)
-
-
-def decoder_inputs(model: nn.Module, labels: Tensor) -> Tensor:
-    """Labels shifted right, by the model's own rule."""
-    config: Any = model.config
-    start, pad = (getattr(config, name, None) for name in ("decoder_start_token_id", "pad_token_id"))
-    own: Callable[..., Tensor] | None = getattr(model, "prepare_decoder_input_ids_from_labels", None)
-    shift: Any = getattr(importlib.import_module(type(model).__module__), "shift_tokens_right", None)
-    if start is None or pad is None or (own is None and shift is None):
-        missing = "decoder_start_token_id" if start is None else "pad_token_id" if pad is None else "rule for them"
-        raise ValueError(
-            f"{type(model).__name__} cannot make decoder inputs of labels, it has no {missing}: set it, or pass "
-            "decoder_input_ids with the batch"
-        )
-    out = own(labels=labels) if own is not None else shift(labels, pad, start)
-    assert isinstance(out, Tensor)
-    return out
 
 
 def attached(model: nn.Module) -> Attachment | None:

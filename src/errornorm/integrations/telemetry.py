@@ -34,7 +34,6 @@ class Telemetry:
         self._sums: dict[str, Tensor] = {}  # of everything under "", and of each source
         self._norms = torch.zeros(BINS, dtype=torch.int64, device="cpu")
         self._cutoffs = torch.zeros(2, dtype=torch.float64, device="cpu")  # their sum and number
-        self.highest = 0.0  # error norm
 
     def add(self, terms: LossTerms, sources: Sources | None = None) -> None:
         """Take in a batch."""
@@ -54,7 +53,6 @@ class Telemetry:
         sums[-1] = terms.total.detach()
         self._put("", sums)
         self._norms += torch.histc(norms.cpu(), BINS, 0.0, ERROR_NORM_MAX).long()
-        self.highest = max(self.highest, float(norms.max()) if len(norms) else 0.0)
         if terms.cutoff is not None and abs(terms.cutoff) != float("inf"):
             self._cutoffs += torch.tensor([terms.cutoff, 1.0], dtype=torch.float64)
         if sources is not None:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from ..loss import RobustLoss
 from ..objectives import Objective
-from .attach import COLUMNS, SOURCE, Attachment, attach, attached
+from .attach import Attachment, attach
+from .jobs import COLUMNS, SOURCE
 
 try:
     from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -167,6 +168,10 @@ class ComputeLoss(LossFunction):
 
 
 def _refuse_rivals(args: TrainingArguments) -> None:
+    if args.n_gpu > 1:
+        raise ValueError(
+            f"one process for {args.n_gpu} GPUs copies the model at every step: start one for each (torchrun)"
+        )
     if getattr(args, "use_liger_kernel", False):
         raise ValueError("Liger's fused loss would bypass the objective: set use_liger_kernel=False")
 
@@ -198,6 +203,3 @@ def _unpacked(state: dict[str, Any]) -> dict[str, Any]:
         return torch.from_numpy(array.copy())
 
     return {**state, "state": {name: tensor(value) for name, value in state["state"].items()}}
-
-
-__all__ = ["ComputeLoss", "LossFunction", "RobustCallback", "attached", "robust"]

@@ -1,0 +1,89 @@
+"""What a training batch brings along for the objective, taken from the arguments of a model's forward.
+
+Shapes: B sequences, T positions, D hidden size.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..loss import LossTerms
+from .telemetry import Sources
+
+COLUMNS = ("ref_nll", "token_weight", "sequence_ids")  # a batch may bring these along, in the shape of the labels
+SOURCE = "source"  # and where each of its sequences comes from
+
+
+@dataclass(slots=True)
+class Job:
+    """One forward pass under way."""
+
+    targets: Tensor  # [B, T] already shifted
+    count: Tensor | int | None  # tokens of the whole optimizer step, if the trainer says so
+    columns: dict[str, Tensor]
+    sources: Sources | None
+    hidden: Tensor | None = None
+    first: Tensor | None = None  # [B, 1, D] what did go through the head
+    terms: LossTerms | None = None
+
+    @staticmethod
+    def take(kwargs: dict[str, Any], extra: dict[str, Any], model: nn.Module, ignore_index: int) -> Job:
+        """Take labels and count away from the model; an encoder-decoder gets decoder inputs for them."""
+        labels, shifted = kwargs.pop("labels"), kwargs.pop("shift_labels", None)
+        if kwargs.pop("logits_to_keep", 0):
+            raise ValueError("logits_to_keep leaves out positions that have labels: do not pass it in training")
+        columns = {name: extra[name] for name in COLUMNS if extra.get(name) is not None}
+        config: Any = model.config
+        if config.is_encoder_decoder:
+            if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
+                kwargs["decoder_input_ids"] = decoder_inputs(model, labels)
+            targets = labels
+        else:
+            positions = kwargs.get("position_ids")
+            if "sequence_ids" not in columns and isinstance(positions, Tensor) and positions.shape == labels.shape:
+                columns["sequence_ids"] = (positions == 0).cumsum(-1)  # packed: a sequence begins at position 0
+            targets = shifted if shifted is not None else F.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+            columns = {name: F.pad(column, (0, 1))[..., 1:] for name, column in columns.items()}
+        return Job(targets, kwargs.pop("num_items_in_batch", None), columns, extra.get(SOURCE))
+
+    def loss(self, router: Tensor | None) -> Tensor:
+        """What to call backward on: this batch's part of the step's mean."""
+        assert self.terms is not None
+        terms, total = self.terms, self.terms.total
+        if terms.normalize == "kept":
+            total = total * (terms.num_tokens / max(1, terms.num_kept))
+        if router is not None:  # its part of the step is that of its tokens
+            total = total + router.to(total.device) * terms.num_tokens
+        count = terms.num_tokens if self.count is None else self.count
+        return total / (count.to(total.device).clamp_min(1) if isinstance(count, Tensor) else max(1, count))
+
+
+def decoder_inputs(model: nn.Module, labels: Tensor) -> Tensor:
+    """Labels shifted right, by the model's own rule."""
+    config: Any = model.config
+    start, pad = (getattr(config, name, None) for name in ("decoder_start_token_id", "pad_token_id"))
+    own: Callable[..., Tensor] | None = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    shift: Any = getattr(importlib.import_module(type(model).__module__), "shift_tokens_right", None)
+    if start is None or pad is None or (own is None and shift is None):
+        missing = "decoder_start_token_id" if start is None else "pad_token_id" if pad is None else "rule for them"
+        raise ValueError(
+            f"{type(model).__name__} cannot make decoder inputs of labels, it has no {missing}: set it, or pass "
+            "decoder_input_ids with the batch"
+        )
+    out = own(labels=labels) if own is not None else shift(labels, pad, start)
+    assert isinstance(out, Tensor)
+    return out
+
+
+def with_loss(outputs: Any, loss: Tensor) -> Any:
+    """A model's outputs, with this loss in front."""
+    if not hasattr(outputs, "keys"):
+        return (loss, *outputs)
+    rest = {name: value for name, value in outputs.items() if name != "loss"}
+    return type(outputs)(loss=loss, **rest)

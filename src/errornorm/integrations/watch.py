@@ -1,0 +1,82 @@
+"""Keep an eye on a training run: whether the objective runs, whether steps are taken, whether numbers are finite."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from .. import ranks
+from ..loss import LossTerms
+
+IDLE = 200  # training batches in which no token came above a threshold before we say so
+log = logging.getLogger("errornorm")
+
+
+class Watch:
+    """What was seen of a run so far."""
+
+    def __init__(self) -> None:
+        self.batches = 0  # with the objective
+        self.bypassed = False  # somebody called backward on logits that the objective never saw
+        self.told = False  # somebody calls `advance`
+        self.failed: list[str] = []  # what was not finite since the last step
+        self._backward = False  # somebody called it since the last step
+        self._versions: int | None = None  # of the parameters
+        self._counted = False  # an optimizer's step changes these
+        self._highest = 0.0  # error norm
+        self._quiet = True  # nothing was ever dropped
+
+    def on_bypass(self, grad: Tensor) -> None:
+        self.bypassed = True
+
+    def on_backward(self, grad: Tensor) -> None:
+        self._backward = True
+
+    def stepped(self, parameters: Iterable[nn.Parameter]) -> bool:
+        """Whether an optimizer took a step since the last batch. Nobody tells us, so look."""
+        own = [p for p in parameters if p.requires_grad]
+        versions = sum(p._version for p in own)
+        changed, self._versions = self._versions is not None and versions != self._versions, versions
+        if not self._backward:
+            return False
+        self._counted |= changed
+        # Fused optimizers do not count their changes; but then the gradients are cleared after each step.
+        stepped = changed or not (self._counted or any(p.grad is not None and bool(p.grad.any()) for p in own))
+        self._backward = not stepped
+        return stepped
+
+    def warn_if_idle(self, terms: LossTerms, threshold: float | None, steps: int) -> None:
+        """Say once that a threshold seems to be out of reach."""
+        if threshold is None or terms.cutoff is None or not self._quiet:
+            return
+        self._quiet = terms.num_kept == terms.num_tokens
+        self._highest = max(self._highest, float(terms.stats.error_norm.max()) if terms.num_tokens else 0.0)
+        if self._quiet and steps > 0 and self.batches >= IDLE:
+            self._quiet = False
+            log.warning(
+                "no token came above the threshold %g in %d batches; the highest error norm was %.3f. It may be out "
+                "of reach (label smoothing, a temperature, an undertrained model): try %.2f",
+                threshold, self.batches, self._highest, 0.98 * self._highest,
+            )  # fmt: skip
+
+
+def bad_gradients(model: nn.Module) -> str | None:
+    """Which gradients are not finite, if any."""
+    named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
+    bad = [name for name, grad in named if not _local(grad).isfinite().all()]
+    return f"{len(bad)} of {len(named)} gradients, the first is that of {bad[0]}" if bad else None
+
+
+def _local(grad: Tensor) -> Tensor:
+    local = getattr(grad, "to_local", None)  # a rank's part, under FSDP
+    out = grad if local is None else local()
+    assert isinstance(out, Tensor)
+    return out
+
+
+def anywhere(flag: bool) -> bool:
+    """Whether it is so on any rank: all must take a step, or none."""
+    return bool(ranks.add(torch.tensor([int(flag)])).item())
