@@ -23,8 +23,11 @@ CAUSAL = {
     "stablelm": (hf.StableLmConfig, {}),
     "opt": (hf.OPTConfig, {"ffn_dim": 32, "word_embed_proj_dim": 16}),
     "bloom": (hf.BloomConfig, {"n_layer": 1, "n_head": 2}),
-    "falcon_h1": (hf.FalconH1Config, {"lm_head_multiplier": 0.5, "mamba_d_ssm": 16, "mamba_n_heads": 2, "mamba_d_head": 8,
-                                      "mamba_d_state": 8, "mamba_n_groups": 1}),
+    "falcon_h1": (
+        hf.FalconH1Config,
+        {"lm_head_multiplier": 0.5, "mamba_d_ssm": 16, "mamba_n_heads": 2, "mamba_d_head": 8, "mamba_d_state": 8,
+         "mamba_n_groups": 1},
+    ),
     "mixtral": (hf.MixtralConfig, {"num_local_experts": 2, "num_experts_per_tok": 1, "output_router_logits": True}),
 }  # fmt: skip
 SEQ2SEQ = {

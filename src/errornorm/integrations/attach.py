@@ -174,7 +174,7 @@ class Attachment:
     def _enter(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._job, self._inside = None, True
         training = model.training and torch.is_grad_enabled()
-        if kwargs.get("fused_lm_head"):
+        if training and kwargs.get("fused_lm_head"):
             raise RuntimeError(_refusal("TRL"))
         if training:
             self._notice_step()

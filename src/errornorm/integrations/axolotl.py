@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator, model_validator
 
 from ..specs import objective
 from .trainer import robust
@@ -20,18 +20,34 @@ except ImportError as error:
     raise ImportError("this adapter is loaded by axolotl, which is not installed: pip install axolotl") from error
 
 RIVALS = (
-    "liger_fused_linear_cross_entropy",
     "cut_cross_entropy",
-    "chunked_cross_entropy",
-    "unsloth_cross_entropy_loss",
-)
+    "kd_trainer",
+    "liger_fused_linear_cross_entropy",
+    "process_reward_model",
+    "reward_model",
+    "rl",
+    "use_eaft",
+)  # settings under which something else computes the loss
 
 
 class ErrorNormArgs(BaseModel):
     """What the plug-in adds to axolotl's configuration."""
 
-    errornorm: str = "mle()"  # an objective, as on the command line
+    errornorm: str  # an objective, as on the command line
     errornorm_options: dict[str, Any] | None = None  # of `errornorm.attach`
+
+    @field_validator("errornorm")
+    @classmethod
+    def _is_an_objective(cls, spec: str) -> str:
+        objective(spec)
+        return spec
+
+    @model_validator(mode="after")
+    def _has_no_rival(self) -> ErrorNormArgs:
+        for rival in RIVALS:  # axolotl's own fields: it merges them and ours into one model
+            if getattr(self, rival, None):
+                raise ValueError(f"{rival} would bypass the objective {self.errornorm}: leave it out")
+        return self
 
 
 class ErrorNormPlugin(BasePlugin):  # type: ignore[misc]
@@ -41,7 +57,4 @@ class ErrorNormPlugin(BasePlugin):  # type: ignore[misc]
         return f"{__name__}.{ErrorNormArgs.__name__}"
 
     def post_trainer_create(self, cfg: Any, trainer: Any) -> None:
-        for rival in RIVALS:
-            if getattr(cfg, rival, None):
-                raise ValueError(f"{rival} would bypass the objective: set it to false")
         self.handle = robust(trainer, objective(cfg.errornorm), **(cfg.errornorm_options or {}))

@@ -60,6 +60,8 @@ class RobustCallback(TrainerCallback, ExportableState):
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
+        if args.fp16:  # its loss scaler looks for overflows itself, expects some, and leaves out those steps
+            return
         if not self.handle.healthy(state.global_step):
             rest["optimizer"].zero_grad(set_to_none=True)  # a parameter without a gradient does not move
 
