@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal
 
@@ -61,7 +62,7 @@ class Attachment:
         self._hook_head()
         self._hooks = [
             model.register_forward_pre_hook(self._enter, with_kwargs=True),
-            model.register_forward_hook(self._leave),
+            model.register_forward_hook(self._leave, prepend=True),  # FSDP's own must see the loss
         ]
         # For a Trainer: tell us the tokens of a whole step, and do not count a first token, which is never predicted.
         told = {"accepts_loss_kwargs": True} | ({} if self.encoder_decoder else {"loss_type": "ForCausalLM"})
@@ -91,7 +92,7 @@ class Attachment:
     @property
     def fused(self) -> bool:
         """Whether the loss is computed from hidden states, without logits."""
-        return self.level != "logits" and self._view.obstacle is None
+        return self.level != "logits" and self._obstacle is None
 
     @property
     def encoder_decoder(self) -> bool:
@@ -159,7 +160,7 @@ class Attachment:
     def _hook_head(self) -> None:
         for hook in self._head_hooks:
             hook.remove()
-        obstacle = self._view.obstacle
+        self._obstacle = obstacle = self._view.obstacle
         if self.level == "hidden" and obstacle is not None:
             raise ValueError(f"level='hidden' is not possible: {obstacle}")
         if self.level == "auto" and obstacle is not None:
@@ -167,7 +168,7 @@ class Attachment:
         module = self._view.module
         self._head_hooks = [
             module.register_forward_pre_hook(self._tap),
-            module.register_forward_hook(self._score),
+            module.register_forward_hook(self._score, prepend=True),
         ]
         self._checked = False
 
@@ -208,6 +209,7 @@ class Attachment:
             out.register_hook(self._watch.on_bypass)
         if job is None or job.terms is not None or job.hidden is None:
             return
+        job.dtype, job.node = out.dtype, out.grad_fn
         self._compute(job, job.hidden.shape[-2], hidden=job.hidden, **self._view.describe())
 
     def _compute(self, job: Job, positions: int, **source: Any) -> None:
@@ -241,11 +243,13 @@ class Attachment:
         self._watch.batches += 1
         if job.terms is None:
             return with_loss(outputs, (logits.float() * 0.0).sum())  # attached; `healthy` will say no to the step
-        if self.fused and not self._checked:
+        batches = self._watch.batches
+        # Again at 2, 4, 8, ...: while logits are small, a scale or a cap behind the head does not show.
+        if self.fused and (not self._checked or batches & (batches - 1) == 0):
             assert job.first is not None
-            self._view.check(job.first, logits)
+            self._view.check(job.first, logits, job.dtype, job.node)
             self._checked = True
-        terms = self.terms = job.terms
+        terms = self.terms = replace(job.terms, total=job.terms.total.detach())  # without the graph
         self.telemetry.add(terms, job.sources)
         self._watch.warn_if_idle(terms, self.loss.objective.norm_threshold, self.loss.steps_taken)
         loss = job.loss(self._view.router_loss(outputs))
@@ -254,9 +258,9 @@ class Attachment:
         return with_loss(outputs, loss)
 
     def _find_head(self) -> None:
-        """Resizing the vocabulary, or an adapter, may have put another head in place."""
+        """Resizing the vocabulary, or an adapter, may have put another head in place, or a hook on it."""
         view = look_at(self.model)
-        if view.module is not self._view.module:
+        if view.module is not self._view.module or view.obstacle != self._obstacle:
             self._view = view
             self._hook_head()
 

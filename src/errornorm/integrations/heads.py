@@ -6,6 +6,7 @@ true rows of logits are compared with ours: a head that is not what it seems is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,12 @@ from ..head import Head
 
 MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier")  # logits are multiplied by these
 DIVISORS = ("logits_scaling",)
-SOFTCAPS = ("final_logit_softcapping",)
-TOLERANCE = 1e-4  # of the largest logit
+SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+ROWS = "unpadded_vocab_size"  # of a weight that has more of them
+TOLERANCE = 1e-4  # of the logits, beside the rounding of their type
+PLAIN = nn.Linear.forward
+TENSORS = ("Tensor", "Parameter", "DTensor")  # DTensor: FSDP's, gathered before use
+HARMLESS = ("errornorm.", "trl.models.activation_offloading.")  # hooks from there leave the values alone
 PATCHES = {"liger": "Liger", "unsloth": "Unsloth", "trl": "TRL"}  # by the module that a patched forward comes from
 
 
@@ -25,8 +30,8 @@ PATCHES = {"liger": "Liger", "unsloth": "Unsloth", "trl": "TRL"}  # by the modul
 class HeadView:
     """The head of a model as `RobustLoss` needs it."""
 
-    inner: nn.Module  # the model itself, without adapters around it
-    module: nn.Module  # its output embedding
+    inner: Any  # the model itself, without adapters around it
+    module: Any  # its output embedding
     config: Any  # of the part that writes text
     encoder_decoder: bool
 
@@ -46,89 +51,122 @@ class HeadView:
         weight = getattr(self.module, "weight", None)
         if not isinstance(weight, Tensor) or not weight.is_floating_point():
             return f"the head is quantised, or has no weight of its own ({where})"
-        if kind is not nn.Linear:
+        if type(weight).__name__ not in TENSORS:
+            return f"the head's weight is quantised, or no ordinary tensor ({type(weight).__name__})"
+        if kind.forward is not PLAIN:
             return f"the head is not a plain linear layer ({where})"
         if "forward" in vars(self.module):
             return "the head's forward was replaced"
-        return None
+        if (hook := _foreign_hook(self.module)) is not None:
+            return f"the head has a hook, and what that does is not known here ({hook})"
+        learned = [n for n in (*MULTIPLIERS, *DIVISORS, *SOFTCAPS) if isinstance(self._setting(n), Tensor)]
+        return f"the model's {learned[0]} is a tensor, which may be learned" if learned else None
 
     def describe(self) -> dict[str, Any]:
         """The arguments of `RobustLoss` that describe this head."""
-        bias: Any = self.module.bias
+        weight, bias = self.module.weight, self.module.bias
         after = getattr(self.inner, "final_logits_bias", None)  # BART and its relatives add it behind the head
         if isinstance(after, Tensor):
             bias = after.flatten() if bias is None else bias + after.flatten()
-        return {"weight": self.module.weight, "bias": bias, "scale": self._scale, "softcap": self._softcap}
+        rows = self._setting(ROWS)
+        if rows is not None and rows < len(weight):
+            weight, bias = weight[:rows], None if bias is None else bias[:rows]
+        return {"weight": weight, "bias": bias, "scale": self._scale, "softcap": self._softcap}
+
+    def _setting(self, name: str) -> Any:
+        found = getattr(self.inner, name, None)
+        return getattr(self.config, name, None) if found is None else found
 
     @property
     def _scale(self) -> float:
-        def factor(name: str) -> float:
-            found = getattr(self.inner, name, None)
-            if found is None:
-                found = getattr(self.config, name, None)
-            return 1.0 if found is None else float(found)
-
-        scale = 1.0
-        for name in MULTIPLIERS:
-            scale *= factor(name)
-        for name in DIVISORS:
-            scale /= factor(name)
-        return scale
+        up, down = ([x for x in map(self._setting, n) if isinstance(x, int | float)] for n in (MULTIPLIERS, DIVISORS))
+        return math.prod(up) / math.prod(down)
 
     @property
     def _softcap(self) -> float | None:
-        found = [getattr(self.config, name, None) for name in SOFTCAPS]
-        return next((float(cap) for cap in found if cap), None)
+        return next((float(cap) for cap in map(self._setting, SOFTCAPS) if cap), None)
 
-    def check(self, hidden: Tensor, true: Tensor) -> None:
-        """Compare our logits of a few positions with the model's own."""
-        if true.shape[:-1] != hidden.shape[:-1]:
-            raise ValueError(
-                f"{self.name} gave logits of shape {tuple(true.shape)} for hidden states of {tuple(hidden.shape)}: "
-                "something between them is not known here; use attach(..., level='logits')"
-            )
+    def check(self, hidden: Tensor, true: Tensor, dtype: torch.dtype | None = None, node: Any = None) -> None:
+        """Compare our logits of a few positions with the model's own, and raise ValueError if they differ.
+
+        `dtype` is what the head computed in: under autocast it has fewer bits than `hidden`. `node` is where the graph
+        of its output begins: what is learned behind the head, but starts out without effect, shows only there.
+        """
+        dtype = dtype or max(hidden.dtype, true.dtype, key=lambda d: torch.finfo(d).eps)
         with torch.no_grad(), torch.autocast(true.device.type, enabled=False):
-            ours = Head(**self.describe()).logits(hidden)[..., : true.shape[-1]].to(true.dtype).float()
-            true = true.float()
-            rounding = 8 * torch.finfo(hidden.dtype).eps
-            size = ours[ours.isfinite()].abs().max().clamp_min(1e-6) if ours.isfinite().any() else ours.new_ones(())
-            same_mask = torch.equal(ours == -torch.inf, true == -torch.inf)
-            off = ((ours - true).nan_to_num(0.0).abs().max() / size) if same_mask else ours.new_tensor(torch.inf)
-        if ours.shape != true.shape or not off <= TOLERANCE + rounding:
-            raise ValueError(self._suspect(ours, true, float(off)))
+            head: Any = {k: v.to(dtype) if isinstance(v, Tensor) else v for k, v in self.describe().items()}
+            ours = Head(**head).logits(hidden.to(dtype)).to(true.dtype).float()
+            problem = _difference(ours, true.detach().float(), torch.finfo(dtype).eps)
+        problem = problem or self._learned_behind(true, node)
+        if problem is not None:
+            raise ValueError(
+                f"the logits of {self.name} are not those of its head as its configuration describes it (scale "
+                f"{self._scale:g}, soft-cap {self._softcap}): {problem}. Training on them would be wrong; "
+                "use attach(..., level='logits'), which takes the model's own logits"
+            )
 
-    def _suspect(self, ours: Tensor, true: Tensor, off: float) -> str:
-        """Say what the difference looks like."""
-        given = f"scale {self._scale:g}, soft-cap {self._softcap}"
-        return (
-            f"the logits of {self.name} are not those of its head as its configuration describes it ({given}), off by "
-            f"{off:.2g} of the largest: {_cause(ours, true)}. Training on them would be wrong; "
-            "use attach(..., level='logits'), which takes the model's own logits"
-        )
+    def _learned_behind(self, true: Tensor, node: Any) -> str | None:
+        """A parameter that the logits depend on, other than through the head's output."""
+        names = {parameter: name for name, parameter in self.inner.named_parameters()}
+        seen, ahead = {node, None}, [true.grad_fn if node is not None else None]
+        while ahead:
+            here: Any = ahead.pop()
+            if here in seen:
+                continue
+            seen.add(here)
+            ahead += [before for before, _ in here.next_functions]
+            name = names.get(getattr(here, "variable", None))
+            if name not in (None, "final_logits_bias"):
+                return f"they depend on {name} past the head (something learned follows it)"
+        return None
 
     def router_loss(self, outputs: Any) -> Tensor | None:
         """Mixture-of-experts models add a loss of their own to the likelihood; without labels they leave it to us."""
         aux = outputs.get("aux_loss") if hasattr(outputs, "get") else None
-        weight = getattr(self.inner, "router_aux_loss_coef", None)
-        weight = getattr(self.config, "router_aux_loss_coef", None) if weight is None else weight
+        weight = self._setting("router_aux_loss_coef")
         return aux * float(weight) if isinstance(aux, Tensor) and weight else None
 
 
-def _cause(ours: Tensor, true: Tensor) -> str:
-    if not torch.equal(ours.isfinite(), true.isfinite()):
+def _foreign_hook(module: nn.Module) -> str | None:
+    for kind in ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"):
+        for hook in getattr(module, kind).values():
+            function = getattr(hook, "func", hook)  # of a functools.partial
+            name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+            if not name.startswith(HARMLESS):
+                return name
+    return None
+
+
+def _difference(ours: Tensor, true: Tensor, eps: float) -> str | None:
+    """How the true logits differ from ours, if by more than rounding."""
+    if ours.shape != true.shape:
+        return f"of shape {tuple(true.shape)}, not {tuple(ours.shape)} (a cut or padded vocabulary, a head run twice)"
+    finite = ours.isfinite()
+    difference = torch.where(ours == true, 0.0, true - ours)  # both may be -inf
+    size = ours[finite].abs().max() if finite.any() else ours.new_ones(())
+    off = float(difference.abs().max())
+    # Rounding errors are independent of each other: all together they are smaller than the worst may be.
+    if off <= (TOLERANCE + 8 * eps) * size and difference.norm() <= (TOLERANCE + eps) * ours[finite].norm():
+        return None
+    if not torch.equal(finite, true.isfinite()) or bool((true < -100 * size).any()):
         return "a part of the vocabulary is masked behind the head"
-    big = ours.abs() > 0.1 * ours.abs().max()
-    ratio = (true / ours)[big]
-    scale = ratio.median()
-    if ((ratio / scale - 1).abs() < 1e-2).all():
+    return f"off by up to {off:.2g}, the largest being {float(size):.2g}: {_cause(ours, true, difference)}"
+
+
+def _cause(ours: Tensor, true: Tensor, difference: Tensor) -> str:
+    if bool(((true == 0) & (ours != 0)).any()):
+        return "some are set to zero (dropout behind the head)"
+    little = 0.3 * difference.norm()
+    scale = (true * ours).sum() / (ours * ours).sum()
+    if (true - scale * ours).norm() <= min(little, 0.3 * true.norm()):
         return f"they are {float(scale):.4g} times as large (a scale, a temperature)"
-    if bool((true.abs() <= ours.abs() + 1e-6).all()) and bool((true * ours >= 0).all()):
-        return "the large ones are smaller (a soft-cap, a clamp)"
-    difference = (true - ours).flatten(0, -2)
-    spread = (difference - difference[:1]).abs().max()
-    if len(difference) > 1 and spread <= 1e-2 * difference.abs().max():
+    rows, each = ours.flatten(0, -2), difference.flatten(0, -2)
+    if (rows - rows[0]).norm() > 0.1 * rows.norm() and (each - each.mean(0)).norm() <= little:
         return "they differ by the same vector everywhere (a bias)"
-    return "something else follows the head, or the head was changed by a hook"
+    growth = difference * ours.sign()
+    if bool((growth <= 0.1 * growth.abs().max()).all()) or bool((growth >= -0.1 * growth.abs().max()).all()):
+        return f"the large ones are {'smaller (a soft-cap, a clamp)' if growth.sum() < 0 else 'larger (no soft-cap)'}"
+    return "something else follows the head (a bias, a layer)"
 
 
 def look_at(model: nn.Module) -> HeadView:
@@ -136,12 +174,9 @@ def look_at(model: nn.Module) -> HeadView:
     if not isinstance(model, nn.Module):
         raise ValueError(f"attach needs a model, not a {type(model).__name__}")
     if isinstance(model, nn.parallel.DistributedDataParallel) or hasattr(model, "_orig_mod"):
-        wrapper = type(model).__name__
-        raise ValueError(f"attach to the model before it is wrapped in {wrapper} (or to its .module / ._orig_mod)")
-    base: Any = getattr(model, "get_base_model", None)
-    inner: Any = base() if callable(base) else model
-    getter: Any = getattr(inner, "get_output_embeddings", None)
-    module = getter() if callable(getter) else None
+        raise ValueError(f"attach before {type(model).__name__} wraps the model (or to its .module / ._orig_mod)")
+    inner = _without_adapters(model)
+    module = getattr(inner, "get_output_embeddings", lambda: None)()
     if module is None:
         raise ValueError(
             f"{type(inner).__name__} has no output embedding (get_output_embeddings): attach needs a language model "
@@ -152,9 +187,13 @@ def look_at(model: nn.Module) -> HeadView:
     return HeadView(inner, module, text, bool(getattr(config, "is_encoder_decoder", False)))
 
 
+def _without_adapters(model: nn.Module) -> Any:
+    base: Any = getattr(model, "get_base_model", None)
+    return base() if callable(base) else model
+
+
 def patched_by(model: nn.Module) -> str | None:
     """Whose forward this is, if somebody replaced the model's own by a fused one."""
-    forward = getattr(model, "forward", None)
-    function = getattr(forward, "__func__", forward)
-    origin = (getattr(function, "__module__", "") or "").split(".")[0]
-    return next((name for key, name in PATCHES.items() if origin.startswith(key)), None)
+    forwards = [getattr(each, "forward", None) for each in (model, _without_adapters(model))]
+    origins = [getattr(getattr(f, "__func__", f), "__module__", None) or "" for f in forwards]
+    return next((name for key, name in PATCHES.items() for origin in origins if origin.startswith(key)), None)

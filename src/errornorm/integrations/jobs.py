@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -30,6 +31,8 @@ class Job:
     sources: Sources | None
     hidden: Tensor | None = None
     first: Tensor | None = None  # [B, 1, D] what did go through the head
+    dtype: torch.dtype | None = None  # of what came out
+    node: Any = None  # where the graph of that begins
     terms: LossTerms | None = None
 
     @staticmethod
