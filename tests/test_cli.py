@@ -19,6 +19,20 @@ OPTIONS = {
     "methods": ["NAME", "--markdown", "--json", "--help"],
     "kernels": ["--json", "--help"],
     "bench": ["--size", "--repeat", "--threads", "--fraction", "--output", "--json", "--help"],
+    "corrupt": [
+        "CORPUS",
+        "PAIR",
+        "--noise",
+        "--output",
+        "--mode",
+        "--seed",
+        "--source-field",
+        "--target-field",
+        "--columns",
+        "--foreign",
+        "--json",
+        "--help",
+    ],
     "demo": ["--output", "--json", "--help"],
 }
 

@@ -17,6 +17,7 @@ PUBLIC = [
     "TokenStats",
     "VocabShard",
     "attach",
+    "corrupt",
     "delayed",
     "dft",
     "eaft",

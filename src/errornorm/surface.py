@@ -1,6 +1,7 @@
 """The public surface, eagerly. `errornorm` itself loads it with the first name that is used."""
 
 from .batch import token_stats
+from .data.noise import corrupt
 from .head import VocabShard
 from .integrations.attach import attach
 from .kernels import KERNELS
@@ -35,6 +36,7 @@ __all__ = [
     "TokenStats",
     "VocabShard",
     "attach",
+    "corrupt",
     "delayed",
     "dft",
     "eaft",

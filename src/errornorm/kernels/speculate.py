@@ -23,7 +23,7 @@ from ..partials import Partial, finish, slope
 from ..stats import ALL, ALWAYS, EVERY, OBSERVED, Guess, TokenStats
 from .rows import Folded, Stage
 
-MIN_ROWS = 128  # of a chunk: with fewer, repacking the weight for each product dominates
+MIN_ROWS = 256  # of a chunk: with fewer, repacking the weight for each product dominates
 SPARE = 8  # one row in so many is kept free for what the last chunk puts right
 NOISE = 8  # a guess is right if it is off by no more than this many roundings
 

@@ -1,0 +1,1 @@
+"""Text in files: read without losing a line, corrupted on purpose, written back."""

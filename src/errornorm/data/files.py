@@ -1,0 +1,123 @@
+"""From file to file, without losing a line: what goes in is used or quarantined, and the counts say so."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from .lines import DataError, Problem
+from .noise import BILINGUAL, corrupt
+from .records import Corpus, Record
+
+
+@dataclass(slots=True)
+class Quarantine:
+    """Lines that could not be used; a file is made with the first of them."""
+
+    path: Path
+    used: int = 0
+    problems: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def records(self) -> int:
+        return self.used + self.problems
+
+    def filter(self, items: Iterable[Record | Problem]) -> Iterator[Record]:
+        """The records; the problems go to the file."""
+        file: IO[str] | None = None
+        try:
+            for item in items:
+                if isinstance(item, Record):
+                    self.used += 1
+                    yield item
+                    continue
+                self.problems += 1
+                self.reasons[item.reason.partition(" (")[0]] += 1
+                file = file or self.path.open("w", encoding="utf-8")
+                row = {"where": str(item.where), "reason": item.reason, "text": item.raw.decode("utf-8", "replace")}
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        finally:
+            if file is not None:
+                file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Corrupted:
+    """What `corrupt_file` did. `records` = `used` + `quarantined`; `written` is the sum of `noise`."""
+
+    output: str
+    records: int
+    used: int
+    quarantined: int
+    written: int
+    noise: dict[str, int]
+    reasons: dict[str, int]
+    quarantine: str | None
+
+
+@contextmanager
+def written(path: Path) -> Iterator[IO[str]]:
+    """A file that is there completely, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def corrupt_file(
+    corpus: Corpus,
+    output: Path,
+    noises: Mapping[str, float],
+    *,
+    mode: Literal["add", "replace"] = "add",
+    seed: int = 0,
+    source: str = "source",
+    target: str = "target",
+    foreign: Path | None = None,
+) -> Corrupted:
+    """Read a corpus, add noise, and write JSONL with the truth about it. See `corrupt`."""
+    if output in (corpus.path, corpus.pair):
+        raise ValueError(f"{output} is also the input: choose another name for the output")
+    needs = [source, target] if BILINGUAL & noises.keys() else [target]
+    corpus = Corpus(corpus.path, corpus.pair, corpus.form, needs, corpus.columns, corpus.max_bytes)
+    quarantine = Quarantine(output.with_name(output.name + ".quarantine.jsonl"))
+    quarantine.path.unlink(missing_ok=True)
+    others = [line.text(target) for line in Corpus(foreign, form="text", needs=[target], columns=[target])
+              if isinstance(line, Record)] if foreign else []  # fmt: skip
+    made: Counter[str] = Counter()
+    with written(output) as file:
+        fields = (record.fields for record in quarantine.filter(corpus))
+        for example in corrupt(fields, noises, mode=mode, seed=seed, source=source, target=target, foreign=others):
+            made[example["noise"]] += 1
+            file.write(json.dumps(example, ensure_ascii=False) + "\n")
+        if not quarantine.used:
+            first = next(iter(quarantine.reasons), "it is empty")
+            raise DataError(f"{corpus.path}: no record can be used ({first}); check the format and the fields' names")
+    return Corrupted(
+        output=str(output),
+        records=quarantine.records,
+        used=quarantine.used,
+        quarantined=quarantine.problems,
+        written=made.total(),
+        noise=dict(made),
+        reasons=dict(quarantine.reasons),
+        quarantine=str(quarantine.path) if quarantine.problems else None,
+    )
+
+
+def summary(done: Corrupted) -> list[tuple[Any, ...]]:
+    """Rows for a table."""
+    return [(name, str(num), f"{num / done.written:.1%}") for name, num in sorted(done.noise.items())]

@@ -1,0 +1,124 @@
+"""Lines of a text file, one after another, whatever the file holds. What cannot be read is a `Problem`, not an abort.
+
+Only a line feed ends a line (not U+2028, nor a lone carriage return), so numbers are those that an editor shows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+MAX_BYTES = 2**20  # of a line
+SHOWN = 200  # bytes of a bad line that are kept
+BOM = b"\xef\xbb\xbf"
+
+
+class DataError(Exception):
+    """A file that cannot be used at all; the message says where and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    file: str
+    line: int  # from 1; 0: the whole file
+    column: int | None = None  # from 1, in characters
+
+    def __str__(self) -> str:
+        return ":".join([self.file, *(str(n) for n in (self.line, self.column) if n)])
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that cannot be used."""
+
+    where: Where
+    reason: str
+    raw: bytes = b""  # the beginning of it
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    where: Where
+    text: str
+    raw: bytes  # without the line feed
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked."""
+    try:
+        if path.suffix == ".gz":
+            file: Any = gzip.open(path, "rb")  # noqa: SIM115
+        elif path.suffix in (".zst", ".zstd"):
+            file = _zstd(path)
+        else:
+            file = path.open("rb")
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}; check the name") from error
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _zstd(path: Path) -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise DataError(f"{path}: this file needs the package zstandard: pip install errornorm[data]") from error
+    import io
+
+    return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(path.open("rb")))
+
+
+def read_lines(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[Line | Problem]:
+    """Every line of a file, in order."""
+    name, number = str(path), 0
+    with opened(path) as file:
+        while True:
+            number += 1
+            here = Where(name, number)
+            try:
+                raw = file.readline(max_bytes + 2)
+                if not raw:
+                    return
+                if len(raw.rstrip(b"\r\n")) > max_bytes:
+                    yield Problem(here, f"longer than {max_bytes} bytes ({_skip(file, raw)})", raw[:SHOWN])
+                    continue
+            except (EOFError, OSError, zlib.error) as error:
+                yield Problem(here, f"the compressed file is cut or damaged from here on ({error})")
+                return
+            except Exception as error:
+                if type(error).__module__.split(".")[0] != "zstandard":
+                    raise
+                yield Problem(here, f"the compressed file is cut or damaged from here on ({error})")
+                return
+            if number == 1:
+                raw = raw.removeprefix(BOM)
+            raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+            yield _decoded(here, raw)
+
+
+def _skip(file: IO[bytes], raw: bytes) -> str:
+    """Read on to the end of a line that is too long; say how long it is."""
+    size, piece = len(raw), raw
+    while piece and not piece.endswith(b"\n"):
+        piece = file.readline(2**20)
+        size += len(piece)
+    return f"{size} bytes"
+
+
+def _decoded(here: Where, raw: bytes) -> Line | Problem:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        column = len(raw[: error.start].decode("utf-8", "replace")) + 1
+        return Problem(Where(here.file, here.line, column), f"not UTF-8 (byte 0x{raw[error.start]:02x})", raw[:SHOWN])
+    if "\0" in text:
+        return Problem(Where(here.file, here.line, text.index("\0") + 1), "a NUL character", raw[:SHOWN])
+    return Line(here, text, raw)

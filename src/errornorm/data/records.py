@@ -1,0 +1,191 @@
+"""Records of a corpus: JSONL, TSV, plain text, aligned pairs of text files, Parquet; packed or not.
+
+A record is a few named texts. What is not one is a `Problem` with its place, and reading goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from .lines import MAX_BYTES, SHOWN, DataError, Line, Problem, Where, opened, read_lines
+
+PACKED = (".gz", ".zst", ".zstd")
+FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".tsv": "tsv",
+    ".txt": "text",
+    ".parquet": "parquet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    where: Where
+    fields: dict[str, Any]
+
+    def text(self, name: str) -> str:
+        value = self.fields[name]
+        assert isinstance(value, str)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Where records come from.
+
+    Args:
+        path: A file.
+        pair: The other side of aligned text files.
+        form: "jsonl", "tsv", "text", "pairs" or "parquet"; by the file's name if not given.
+        needs: Fields that must be there, and be texts that are not empty.
+        columns: Names of a TSV's columns (of text files: of the one field, or of both sides). None: the first line
+            of a TSV has them.
+        max_bytes: Longest line that is read.
+    """
+
+    path: Path
+    pair: Path | None = None
+    form: str | None = None
+    needs: Sequence[str] = ()
+    columns: Sequence[str] | None = None
+    max_bytes: int = field(default=MAX_BYTES)
+
+    def __iter__(self) -> Iterator[Record | Problem]:
+        for item in _READERS[self.format](self):
+            yield _checked(item, self.needs) if isinstance(item, Record) else item
+
+    @property
+    def format(self) -> str:
+        if self.form is not None:
+            if self.form not in _READERS:
+                raise DataError(f"{self.path}: unknown format {self.form!r}; there are {', '.join(_READERS)}")
+            return self.form
+        if self.pair is not None:
+            return "pairs"
+        suffixes = [s for s in self.path.suffixes if s not in PACKED]
+        # Aligned text is often named by its language: train.en, train.fr.gz.
+        return FORMATS.get(suffixes[-1] if suffixes else ".txt", "text")
+
+
+def _jsonl(corpus: Corpus) -> Iterator[Record | Problem]:
+    for line in read_lines(corpus.path, corpus.max_bytes):
+        if isinstance(line, Problem):
+            yield line
+        elif line.text.strip():
+            yield _object(line)
+
+
+def _object(line: Line) -> Record | Problem:
+    def bad(reason: str, column: int | None = None) -> Problem:
+        return Problem(Where(line.where.file, line.where.line, column), reason, line.raw[:SHOWN])
+
+    twice: list[str] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in found]
+        twice.extend(name for name in names if names.count(name) > 1)
+        return dict(found)
+
+    try:
+        value = json.loads(line.text, object_pairs_hook=pairs)
+    except json.JSONDecodeError as error:
+        return bad(f"not JSON: {error.msg}", error.colno)
+    except RecursionError:
+        return bad("JSON that is nested too deeply")
+    if not isinstance(value, dict):
+        return bad(f"a JSON {type(value).__name__}, not an object")
+    if twice:
+        return bad(f"the key {twice[0]!r} stands there twice")
+    return Record(line.where, value)
+
+
+def _tsv(corpus: Corpus) -> Iterator[Record | Problem]:
+    names = corpus.columns
+    for line in read_lines(corpus.path, corpus.max_bytes):
+        if isinstance(line, Problem):
+            yield line
+            continue
+        cells = line.text.split("\t")
+        if names is None:
+            names = cells
+            missing = [name for name in corpus.needs if name not in names]
+            if missing:
+                raise DataError(
+                    f"{line.where}: the first line has no column {missing[0]!r}, only "
+                    f"{', '.join(map(repr, names[:8]))}; name the columns"
+                )
+        elif len(cells) != len(names):
+            reason = f"{len(cells)} columns, not {len(names)}"
+            yield Problem(line.where, reason, line.raw[:SHOWN])
+        else:
+            yield Record(line.where, dict(zip(names, cells, strict=True)))
+
+
+def _text(corpus: Corpus) -> Iterator[Record | Problem]:
+    (name,) = corpus.columns or ("text",)
+    for line in read_lines(corpus.path, corpus.max_bytes):
+        yield line if isinstance(line, Problem) else Record(line.where, {name: line.text})
+
+
+def _pairs(corpus: Corpus) -> Iterator[Record | Problem]:
+    assert corpus.pair is not None
+    left, right = corpus.columns or ("source", "target")
+    sides = zip_longest(read_lines(corpus.path, corpus.max_bytes), read_lines(corpus.pair, corpus.max_bytes))
+    for a, b in sides:
+        if isinstance(a, Problem):
+            yield a
+        elif isinstance(b, Problem):
+            yield b
+        elif a is None or b is None:
+            there, other = (a, corpus.pair) if b is None else (b, corpus.path)
+            yield Problem(there.where, f"no partner: {other} has fewer lines", there.raw[:SHOWN])
+        else:
+            yield Record(a.where, {left: a.text, right: b.text})
+
+
+def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(f"{corpus.path}: Parquet needs pyarrow: pip install errornorm[data]") from error
+    number = 0
+    try:
+        with opened(corpus.path) as file:
+            for batch in pyarrow.parquet.ParquetFile(file).iter_batches():
+                for row in batch.to_pylist():
+                    number += 1
+                    yield Record(Where(str(corpus.path), number), row)
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{corpus.path}: not readable as Parquet after row {number}: {error}") from error
+
+
+_READERS = {"jsonl": _jsonl, "tsv": _tsv, "text": _text, "pairs": _pairs, "parquet": _parquet}
+
+
+def _checked(record: Record, needs: Sequence[str]) -> Record | Problem:
+    for name in needs:
+        value = record.fields.get(name)
+        if name not in record.fields:
+            return Problem(record.where, f"no field {name!r}")
+        if not isinstance(value, str):
+            return Problem(record.where, f"field {name!r} is {_kind(value)}, not a text")
+        if not value.strip():
+            return Problem(record.where, f"field {name!r} is empty")
+        if "\0" in value:
+            return Problem(record.where, f"field {name!r} has a NUL character")
+        if any("\ud800" <= c <= "\udfff" for c in value):
+            return Problem(record.where, f"field {name!r} has half of a character (a lone surrogate)")
+    return record
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)

@@ -1,0 +1,164 @@
+"""Files with poison in them: every good record is read, every bad one is named, nothing aborts."""
+
+import gzip
+import json
+
+import pytest
+
+from errornorm.data.lines import DataError, Problem, read_lines
+from errornorm.data.records import Corpus, Record
+
+GOOD = [{"source": f"a dog number {i}", "target": f"un chien numéro {i}"} for i in range(6)]
+# A line, and the reason that it is refused for. None: a good line after all.
+LINES = {
+    "bad UTF-8": (b'{"source": "a \xff", "target": "b"}', "not UTF-8"),
+    "half a character": (b'{"source": "a \xc3', "not UTF-8"),
+    "NUL": (b'{"source": "a \0", "target": "b"}', "a NUL character"),
+}
+JSONL = LINES | {
+    "cut": (b'{"source": "a", "target": "b', "not JSON"),
+    "cut before the end": (b'{"source": "a", "target": "b"', "not JSON"),
+    "a text": (b'"just a text"', "a JSON str, not an object"),
+    "a list": (b'["a", "b"]', "a JSON list, not an object"),
+    "a number": (b"7", "a JSON int, not an object"),
+    "another type": (b'{"source": "a", "target": 7}', "'target' is a number, not a text"),
+    "null": (b'{"source": null, "target": "b"}', "'source' is null, not a text"),
+    "an object inside": (b'{"source": {"en": "a"}, "target": "b"}', "'source' is an object, not a text"),
+    "a field is missing": (b'{"source": "a"}', "no field 'target'"),
+    "an empty field": (b'{"source": " ", "target": "b"}', "'source' is empty"),
+    "a key twice": (b'{"source": "a", "source": "c", "target": "b"}', "the key 'source' stands there twice"),
+    "a lone surrogate": (b'{"source": "\\ud800", "target": "b"}', "half of a character"),
+    "an escaped NUL": (b'{"source": "a\\u0000", "target": "b"}', "has a NUL character"),
+    "too long": (b'{"source": "' + b"a" * 5000 + b'", "target": "b"}', "longer than 2000 bytes"),
+    "nested": (b"[" * 1900, "nested too deeply"),
+    "a line separator": ('{"source": "a\u2028b", "target": "c"}'.encode(), None),
+    "a carriage return": (b'{"source": "a", "target": "b"}\r', None),
+}
+TSV = LINES | {
+    "too few columns": (b"only one", "1 columns, not 2"),
+    "too many columns": (b"a\tb\tc", "3 columns, not 2"),
+    "an empty cell": (b"a\t", "'target' is empty"),
+    "too long": (b"a" * 5000 + b"\tb", "longer than 2000 bytes"),
+    "quotes are text": (b'"a\t"b', None),
+    "a line separator": ("a\u2028b\tc".encode(), None),
+    "a carriage return": (b"a\tb\r", None),
+    "a vertical tab": (b"a\x0bb\tc", None),
+}
+TEXT = {
+    "bad UTF-8": (b"a \xff", "not UTF-8"),
+    "NUL": (b"a \0", "a NUL character"),
+    "too long": (b"a" * 5000, "longer than 2000 bytes"),
+    "empty": (b"", "'text' is empty"),
+    "a line separator": ("a\u2028b".encode(), None),
+    "a form feed": (b"a\x0cb", None),
+}
+CASES = [
+    *(("jsonl", name, *case) for name, case in JSONL.items()),
+    *(("tsv", name, *case) for name, case in TSV.items()),
+    *(("txt", name, *case) for name, case in TEXT.items()),
+]
+
+
+def encoded(form, row):
+    if form == "jsonl":
+        return json.dumps(row, ensure_ascii=False).encode()
+    return (f"{row['source']}\t{row['target']}" if form == "tsv" else row["source"]).encode()
+
+
+def corpus(path, form):
+    needs = ["text"] if form == "txt" else ["source", "target"]
+    columns = ["source", "target"] if form == "tsv" else None
+    return Corpus(path, needs=needs, columns=columns, max_bytes=2000)
+
+
+@pytest.mark.parametrize(("form", "name", "line", "reason"), CASES, ids=[f"{form}: {name}" for form, name, *_ in CASES])
+@pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
+def test_a_poisoned_line_is_named_and_all_others_are_used(tmp_path, form, name, line, reason, packed):
+    lines = [encoded(form, row) for row in GOOD]
+    lines.insert(3, line)
+    path = tmp_path / f"corpus.{form}{packed}"
+    content = b"\n".join(lines) + b"\n"
+    if packed == ".gz":
+        content = gzip.compress(content)
+    elif packed == ".zst":
+        content = pytest.importorskip("zstandard").compress(content)
+    path.write_bytes(content)
+    found = list(corpus(path, form))
+    assert len(found) == 7
+    bad = [item for item in found if isinstance(item, Problem)]
+    if reason is None:
+        assert not bad
+        return
+    assert len(bad) == 1
+    assert reason in bad[0].reason
+    assert bad[0].where.line == 4
+    assert str(bad[0].where).startswith(f"{path}:4")
+    key = "text" if form == "txt" else "source"
+    assert [r.text(key) for r in found if isinstance(r, Record)] == [row["source"] for row in GOOD]
+
+
+def test_the_column_of_a_problem(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('é{"a": 1}\n'.encode() + b"\xc3\xa9\xc3\xa9\xff\n")
+    json_problem, utf8_problem = read_all(path)
+    assert str(json_problem.where).endswith("a.jsonl:1:1")
+    assert str(utf8_problem.where).endswith("a.jsonl:2:3")
+
+
+def read_all(path):
+    return list(Corpus(path))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo")
+    assert [line.text for line in read_lines(path)] == ["one", "two"]
+
+
+def test_a_cut_archive_gives_what_it_has(tmp_path):
+    path = tmp_path / "a.txt.gz"
+    whole = gzip.compress("\n".join(str(i) * 50 for i in range(5000)).encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    found = list(Corpus(path, needs=["text"]))
+    assert len(found) > 100
+    assert "cut or damaged" in found[-1].reason
+    assert all(isinstance(item, Record) for item in found[:-1])
+
+
+def test_pairs_of_unequal_length(tmp_path):
+    (tmp_path / "a.en").write_text("one\ntwo\nthree\n")
+    (tmp_path / "a.fr").write_bytes(b"un\n\xff\n")
+    found = list(Corpus(tmp_path / "a.en", tmp_path / "a.fr", needs=["source", "target"]))
+    assert found[0].fields == {"source": "one", "target": "un"}
+    assert str(found[1].where).endswith("a.fr:2:1")
+    assert "no partner" in found[2].reason
+
+
+def test_a_tsv_with_names(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("target\tsource\nun\tone\n")
+    assert [r.fields for r in Corpus(path, needs=["source"])] == [{"target": "un", "source": "one"}]
+    with pytest.raises(DataError, match=r"a\.tsv:1: the first line has no column 'id'"):
+        list(Corpus(path, needs=["id"]))
+
+
+def test_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"source": ["one", None], "target": ["un", "deux"]}), path)
+    good, bad = Corpus(path, needs=["source", "target"])
+    assert good.fields == {"source": "one", "target": "un"}
+    assert bad.where.line == 2
+    assert "null" in bad.reason
+    path.write_bytes(b"not parquet")
+    with pytest.raises(DataError, match="not readable as Parquet"):
+        list(Corpus(path))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(DataError, match="No such file"):
+        list(Corpus(tmp_path / "gone.jsonl"))
+    with pytest.raises(DataError, match="unknown format 'csv'"):
+        list(Corpus(tmp_path / "gone.jsonl", form="csv"))
