@@ -53,13 +53,16 @@ class Watch:
         if threshold is None or terms.cutoff is None or not self._quiet:
             return
         self._quiet = terms.num_kept == terms.num_tokens
-        self._highest = max(self._highest, float(terms.stats.error_norm.max()) if terms.num_tokens else 0.0)
+        if not terms.num_tokens:
+            return
+        norms = terms.stats.error_norm[terms.counted].float()
+        self._highest = max(self._highest, float(norms.max()))
         if self._quiet and steps > 0 and self.batches >= IDLE:
             self._quiet = False
             log.warning(
                 "no token came above the threshold %g in %d batches; the highest error norm was %.3f. It may be out "
-                "of reach (label smoothing, a temperature, an undertrained model): try %.2f",
-                threshold, self.batches, self._highest, 0.98 * self._highest,
+                "of reach (label smoothing, a temperature, much noise, a model at its beginning): above %.2f is 1 %%",
+                threshold, self.batches, self._highest, float(norms.quantile(0.99)),
             )  # fmt: skip
 
 
