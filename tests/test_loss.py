@@ -199,7 +199,7 @@ def test_wrong_input_is_one_clear_sentence(given, message):
         ({"label_smoothing": 1.5}, "label_smoothing=1.5 is a share"),
         ({"normalize": "mean"}, "normalize='mean' is not one of valid, kept"),
         ({"kernel": "fast"}, "kernel='fast' is not one of auto, reference"),
-        ({"statistics": ("margin",)}, "unknown statistics"),
+        ({"statistics": ("loudness",)}, "unknown statistics"),
     ],
 )
 def test_wrong_options(options, message):

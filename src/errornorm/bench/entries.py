@@ -100,7 +100,7 @@ def _paper(problem: Problem, choices: Choices) -> Step:
 
     def loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
         logits = F.linear(hidden, weight)
-        labels = torch.zeros_like(logits).scatter_(1, targets.unsqueeze(1), 1.0)
+        labels = F.one_hot(targets, len(weight))
         probs = F.softmax(logits, dim=-1)
         norms = torch.linalg.vector_norm(probs - labels, dim=-1)
         worst = norms.sort(descending=True, stable=True).indices[: int(choices.fraction * len(norms))]

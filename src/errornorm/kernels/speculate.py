@@ -76,24 +76,40 @@ class Plan:
         return min(self.stage.max_rows, max(MIN_ROWS, self.stage.buffer // max(1, len(weight))))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Sums:
     """Gradients under construction; None: not wanted."""
 
     hidden: Tensor | None
     weight: Tensor | None
     bias: Tensor | None
+    begun: bool = False  # the weight's: before that it holds anything, since zeros would be written for nothing
 
     @staticmethod
     def zeros(like: tuple[Tensor | None, ...], wanted: tuple[bool, ...], dtype: torch.dtype) -> _Sums:
+        hidden, weight, bias = (x if w else None for x, w in zip(like, wanted, strict=True))
         return _Sums(
-            *(
-                torch.zeros_like(x, dtype=dtype) if w and x is not None else None
-                for x, w in zip(like, wanted, strict=True)
-            )
+            None if hidden is None else torch.zeros_like(hidden, dtype=dtype),
+            None if weight is None else torch.empty_like(weight, dtype=dtype, memory_format=torch.contiguous_format),
+            None if bias is None else torch.zeros_like(bias, dtype=dtype),
         )
 
+    def begin(self) -> None:
+        if self.weight is not None and not self.begun:
+            self.weight.zero_()
+            self.begun = True
+
+    def add_product(self, z: Tensor, h: Tensor) -> None:
+        """To the weight's gradient."""
+        assert self.weight is not None
+        if self.begun:
+            self.weight.addmm_(z.T, h)
+        else:
+            torch.mm(z.T, h, out=self.weight)
+            self.begun = True
+
     def scale_(self, scale: Tensor) -> None:
+        self.begin()
         for x in (self.hidden, self.weight, self.bias):
             if x is not None and scale != 1:
                 x.mul_(scale)
@@ -155,7 +171,8 @@ class _Pass:
             self.sums.hidden.index_add_(0, self.plan.scored.index[rows], d, alpha=scale)
         if self.sums.weight is not None:
             h = self.inputs(rows)
-            self.sums.weight.addmm_(z.T, h * factor).index_add_(0, y, h * target)
+            self.sums.add_product(z, h * factor)
+            self.sums.weight.index_add_(0, y, h * target)
         if self.sums.bias is not None:
             self.sums.bias.addmv_(z.T, factor.squeeze(1), alpha=scale)
             self.sums.bias.index_add_(0, y, target.squeeze(1), alpha=scale)
@@ -167,6 +184,7 @@ class _Pass:
             outer = torch.outer(grad, self.weight_sum / vocab)
             self.sums.hidden.index_add_(0, self.plan.scored.index[rows], outer, alpha=scale)
         if self.sums.weight is not None:
+            self.sums.begin()
             self.sums.weight.add_((self.inputs(rows) * grad.unsqueeze(1)).sum(0) / vocab)
         if self.sums.bias is not None:
             self.sums.bias.add_(grad.sum() * scale / vocab)
@@ -274,6 +292,7 @@ class _HiddenStats(torch.autograd.Function):
                     work.add_mean_gradient(rows, mean[rows])
             if sums.hidden is not None:
                 plan.ranks.add(sums.hidden)[plan.scored.index[silent]] = 0.0  # exactly, also after a wrong guess
+        sums.begin()
         out = zip((sums.hidden, sums.weight, sums.bias), (hidden, weight, bias), strict=True)
         return *(None if s is None else s.to(x.dtype) for s, x in out), None
 
