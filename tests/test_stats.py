@@ -174,11 +174,11 @@ def test_what_was_not_asked_for_says_how_to_get_it():
     with pytest.raises(AttributeError, match="it has nll"):
         stats.error_nrom  # noqa: B018
     with pytest.raises(ValueError, match="unknown statistics"):
-        primitives(["margin"])
+        primitives(["loudness"])
     assert primitives(["error_norm", "smooth"]) == {"nll", "lse", "off_target", "mean_logit"}
     assert primitives("error_norm") == {"nll", "lse", "off_target"}
     with pytest.raises(ValueError, match="no columns"):
-        TokenStats(margin=torch.zeros(2))
+        TokenStats(loudness=torch.zeros(2))
     assert repr(TokenStats(nll=torch.zeros(2, 3))) == "TokenStats(nll=(2, 3))"
 
 

@@ -257,10 +257,14 @@ def corrupt(
 
     if not noise:
         raise typer.BadParameter("give at least one --noise NAME=SHARE, such as --noise untranslated=0.5")
-    names = columns.split(",") if columns else None
-    text = Corpus(corpus, pair).format == "text"
+    if len({name for name, _ in noise}) < len(noise):
+        raise typer.BadParameter("a noise is given twice")
+    form = Corpus(corpus, pair).format
+    if columns and form != "tsv":
+        raise typer.BadParameter("--columns is for a TSV; elsewhere use --source-field and --target-field")
+    by_form = {"text": [target_field], "pairs": [source_field, target_field]}
     done = files.corrupt_file(
-        Corpus(corpus, pair, columns=[target_field] if text else names), output, dict(noise),
+        Corpus(corpus, pair, columns=columns.split(",") if columns else by_form.get(form)), output, dict(noise),
         mode=mode, seed=seed, source=source_field, target=target_field, foreign=foreign,  # type: ignore[arg-type]
     )  # fmt: skip
     if as_json:

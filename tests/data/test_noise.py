@@ -130,6 +130,17 @@ def test_several_noises_at_once():
     assert [row["example"] for row in out] == list(range(300))
 
 
+def test_another_example_takes_the_place_of_one_that_cannot():
+    examples = [{"target": "one"}, {"target": "one two three"}] * 50
+    out = list(corrupt(examples, {"truncated": 0.5}, mode="replace"))
+    assert Counter(row["noise"] for row in out) == {"clean": 50, "truncated": 50}
+
+
+def test_the_truth_is_never_overwritten():
+    with pytest.raises(ValueError, match="has a field 'example' already"):
+        list(corrupt(corrupt(pairs(5), {"typos": 1.0}), {"typos": 1.0}))
+
+
 def test_it_streams(monkeypatch):
     monkeypatch.setattr(noise, "BLOCK", 10)
     read = []
@@ -165,6 +176,10 @@ def test_any_text_survives(texts, name, share):
 def test_wrong_arguments(noises, options, says):
     with pytest.raises(ValueError, match=says):
         list(corrupt(pairs(4), noises, **options))
+
+
+INPUTS = ("a.jsonl", "b.jsonl.quarantine.jsonl")
+LINE = '{"source": "a b", "target": "c d"}\n'
 
 
 def run(capsys, *argv):
@@ -220,14 +235,21 @@ def test_text_and_tsv(tmp_path, capsys):
         (["a.jsonl", "--noise", "typos"], 2, "'typos' is not NAME=SHARE"),
         (["a.jsonl", "--noise", "typo=0.1"], 2, "unknown noise 'typo'"),
         (["a.jsonl", "--noise", "typos=0.1", "--target-field", "text"], 3, "no record can be used (no field 'text')"),
-        (["a.jsonl", "--noise", "typos=0.1", "-o", "a.jsonl"], 2, "is also the input"),
+        (["a.jsonl", "--noise", "typos=0.1", "-o", "./sub/../a.jsonl"], 2, "is also the input"),
+        (["b.jsonl.quarantine.jsonl", "--noise", "typos=0.1", "-o", "b.jsonl"], 2, "is also the input"),
+        (["a.jsonl", "--noise", "typos=0.1", "-o", "b.jsonl.gz"], 2, "is a plain JSONL file"),
+        (["a.jsonl", "--noise", "typos=0.1", "--noise", "typos=0.2"], 2, "given twice"),
+        (["a.jsonl", "--noise", "typos=0.1", "--columns", "a,b"], 2, "--columns is for a TSV"),
+        (["a.jsonl", "--noise", "wrong-language=0.1"], 2, "--foreign FILE"),
     ],
 )
 def test_what_goes_wrong_is_one_line(tmp_path, capsys, monkeypatch, argv, code, says):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.jsonl").write_text('{"source": "a b", "target": "c d"}\n')
+    for name in INPUTS:
+        (tmp_path / name).write_text(LINE)
     got, _, err = run(capsys, "corrupt", *argv)
     assert got == code
     assert says in err
     assert len(err.splitlines()) == 1
-    assert not (tmp_path / "noisy.jsonl").exists()
+    assert {path.name for path in tmp_path.iterdir()} - {"noisy.jsonl.quarantine.jsonl"} == set(INPUTS)
+    assert all((tmp_path / name).read_text() == LINE for name in INPUTS)

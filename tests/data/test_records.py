@@ -31,6 +31,9 @@ JSONL = LINES | {
     "an escaped NUL": (b'{"source": "a\\u0000", "target": "b"}', "has a NUL character"),
     "too long": (b'{"source": "' + b"a" * 5000 + b'", "target": "b"}', "longer than 2000 bytes"),
     "nested": (b"[" * 1900, "nested too deeply"),
+    "a number without end": (b'{"source": "a", "target": "b", "n": ' + b"1" * 4500 + b"}", "longer"),
+    "not a number": (b'{"source": "a", "target": "b", "n": NaN}', "NaN is no JSON number"),
+    "half a character elsewhere": (b'{"source": "a", "target": "b", "n": "\\ud800"}', "half of a character"),
     "a line separator": ('{"source": "a\u2028b", "target": "c"}'.encode(), None),
     "a carriage return": (b'{"source": "a", "target": "b"}\r', None),
 }
@@ -162,3 +165,24 @@ def test_a_file_that_is_not_there(tmp_path):
         list(Corpus(tmp_path / "gone.jsonl"))
     with pytest.raises(DataError, match="unknown format 'csv'"):
         list(Corpus(tmp_path / "gone.jsonl", form="csv"))
+
+
+def test_a_cut_zstandard_archive(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    text = "\n".join(f"sentence number {i} {hash(str(i))}" for i in range(20000)).encode()
+    whole = zstandard.compress(text[:100000]) + zstandard.compress(text[100000:])
+    path = tmp_path / "a.txt.zst"
+    path.write_bytes(whole)
+    assert [r.text("text") for r in Corpus(path)] == text.decode().split("\n")
+    path.write_bytes(whole[: len(whole) // 2])
+    *good, bad = Corpus(path)
+    assert len(good) > 1000
+    assert "cut or damaged" in bad.reason
+
+
+def test_names_in_capitals_and_names_twice(tmp_path):
+    (tmp_path / "A.JSONL").write_text('{"text": "a"}\n')
+    assert Corpus(tmp_path / "A.JSONL").format == "jsonl"
+    (tmp_path / "a.tsv").write_text("source\ttarget\ttarget\n")
+    with pytest.raises(DataError, match="names 'target' twice"):
+        list(Corpus(tmp_path / "a.tsv"))

@@ -267,3 +267,51 @@ def test_saving_a_model_is_untouched(tmp_path):
         model.save_pretrained(tmp_path)
     again = type(model).from_pretrained(tmp_path)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+
+def test_a_loop_in_evaluation_mode_is_noticed_after_the_first_step():
+    model, inputs = build("gpt2").eval(), batch("gpt2")
+    errornorm.attach(model, errornorm.ent_fraction(0.5))
+    model(**inputs).loss.backward()
+    with pytest.raises(RuntimeError, match=r"in training mode \(model\.train\(\)\)"):
+        model(**inputs)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_steps_are_noticed_when_gradients_are_cleared_late(fused):
+    model, inputs = build("gpt2").train(), batch("gpt2")
+    handle = errornorm.attach(model, errornorm.mle())
+    optimizer = torch.optim.AdamW(model.parameters(), fused=fused)
+    for step in range(4):
+        loss = model(**inputs).loss
+        assert handle.loss.steps_taken == step
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def test_nobody_asks_so_a_batch_that_is_not_finite_raises_even_with_skip():
+    model, inputs = build("gpt2").train(), batch("gpt2")
+    errornorm.attach(model, errornorm.mle(), on_nan="skip")
+    model.transformer.wpe.register_forward_hook(lambda module, args, out: out * float("nan"))
+    with pytest.raises(FloatingPointError, match="training batch 1"):
+        model(**inputs)
+
+
+def test_an_error_in_forward_leaves_no_graph_behind():
+    model, inputs = build("gpt2").train(), batch("gpt2")
+    handle = errornorm.attach(model, errornorm.mle())
+    hook = model.transformer.ln_f.register_forward_hook(lambda module, args, out: out * float("nan"))
+    with pytest.raises(FloatingPointError):
+        model(**inputs)
+    assert handle._job is None
+    hook.remove()
+    model(**inputs).loss.backward()
+
+
+def test_a_copy_detaches_cleanly():
+    model = build("gpt2")
+    errornorm.attach(model, errornorm.mle())
+    twin = copy.deepcopy(model)
+    attached(twin).detach()
+    assert not hasattr(twin, "accepts_loss_kwargs")

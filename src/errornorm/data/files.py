@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from .lines import DataError, Problem
-from .noise import BILINGUAL, corrupt
-from .records import Corpus, Record
+from .noise import BILINGUAL, check, corrupt
+from .records import PACKED, Corpus, Record
 
 
 @dataclass(slots=True)
@@ -30,9 +30,8 @@ class Quarantine:
         return self.used + self.problems
 
     def filter(self, items: Iterable[Record | Problem]) -> Iterator[Record]:
-        """The records; the problems go to the file."""
-        file: IO[str] | None = None
-        try:
+        """The records; the problems go to the file, which is there only if there were any."""
+        with written(self.path) as file:
             for item in items:
                 if isinstance(item, Record):
                     self.used += 1
@@ -40,12 +39,10 @@ class Quarantine:
                     continue
                 self.problems += 1
                 self.reasons[item.reason.partition(" (")[0]] += 1
-                file = file or self.path.open("w", encoding="utf-8")
                 row = {"where": str(item.where), "reason": item.reason, "text": item.raw.decode("utf-8", "replace")}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        finally:
-            if file is not None:
-                file.close()
+        if not self.problems:
+            self.path.unlink()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +86,15 @@ def corrupt_file(
     foreign: Path | None = None,
 ) -> Corrupted:
     """Read a corpus, add noise, and write JSONL with the truth about it. See `corrupt`."""
-    if output in (corpus.path, corpus.pair):
+    quarantine = Quarantine(output.with_name(output.name + ".quarantine.jsonl"))
+    ours = {output.resolve(), quarantine.path.resolve()}
+    if ours & {path.resolve() for path in (corpus.path, corpus.pair, foreign) if path}:
         raise ValueError(f"{output} is also the input: choose another name for the output")
+    if output.suffix in PACKED or output.is_dir():
+        raise ValueError(f"{output}: the output is a plain JSONL file: choose another name")
+    check(noises, mode, [""] if foreign else [])
     needs = [source, target] if BILINGUAL & noises.keys() else [target]
     corpus = Corpus(corpus.path, corpus.pair, corpus.form, needs, corpus.columns, corpus.max_bytes)
-    quarantine = Quarantine(output.with_name(output.name + ".quarantine.jsonl"))
-    quarantine.path.unlink(missing_ok=True)
     others = [line.text(target) for line in Corpus(foreign, form="text", needs=[target], columns=[target])
               if isinstance(line, Record)] if foreign else []  # fmt: skip
     made: Counter[str] = Counter()
@@ -102,7 +102,7 @@ def corrupt_file(
         fields = (record.fields for record in quarantine.filter(corpus))
         for example in corrupt(fields, noises, mode=mode, seed=seed, source=source, target=target, foreign=others):
             made[example["noise"]] += 1
-            file.write(json.dumps(example, ensure_ascii=False) + "\n")
+            file.write(json.dumps(example, ensure_ascii=False, default=str) + "\n")
         if not quarantine.used:
             first = next(iter(quarantine.reasons), "it is empty")
             raise DataError(f"{corpus.path}: no record can be used ({first}); check the format and the fields' names")

@@ -6,6 +6,7 @@ Only a line feed ends a line (not U+2028, nor a lone carriage return), so number
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,9 +72,42 @@ def _zstd(path: Path) -> Any:
         import zstandard
     except ImportError as error:
         raise DataError(f"{path}: this file needs the package zstandard: pip install errornorm[data]") from error
-    import io
+    return io.BufferedReader(_Pieces(_unpacked(path, zstandard)))
 
-    return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(path.open("rb")))
+
+def _unpacked(path: Path, zstandard: Any) -> Iterator[bytes]:
+    """Frame by frame: a plain stream would not notice that the last one is cut."""
+    with path.open("rb") as file:
+        frame = None
+        while piece := file.read(2**17):
+            while piece:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                yield frame.decompress(piece)
+                piece = frame.unused_data if frame.eof else b""
+                frame = None if frame.eof else frame
+        if frame is not None:
+            raise EOFError("it ends inside a frame")
+
+
+class _Pieces(io.RawIOBase):
+    """Pieces of bytes as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = piece
+        taken = self._rest[: len(buffer)]
+        buffer[: len(taken)] = taken
+        self._rest = self._rest[len(taken) :]
+        return len(taken)
 
 
 def read_lines(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[Line | Problem]:

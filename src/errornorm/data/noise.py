@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Literal
 
 BLOCK = 1000  # examples
+TRUTH = {"noise", "labels", "example"}  # the fields that say what was done
 CLEAN = "clean"
 MEMORY = 4096  # sentences and words that other examples are made from
 RETRIES = 8  # draws until a noise changes something
@@ -181,21 +182,28 @@ def corrupt(
         un chat clean [0, 0]
         a cat untranslated [1, 1]
     """
-    _check(noises, mode, foreign)
+    check(noises, mode, foreign)
     carry = dict.fromkeys(noises, 0.0)
     supply = Supply(random.Random(), [], [], foreign)
     stream, first = iter(examples), 0
     while block := [dict(example) for example in islice(stream, BLOCK)]:
+        for i, example in enumerate(block):
+            if told := TRUTH & example.keys():
+                raise ValueError(f"example {first + i} has a field {min(told)!r} already: it would be overwritten")
         supply.rng = random.Random(f"{seed} {first}")
         _learn(supply, [str(example[target]).split() for example in block])
         made: list[tuple[int, dict[str, Any]]] = []
-        for name, places in _chosen(len(block), noises, carry, supply.rng, exclusive=mode == "replace").items():
-            for i in places:
+        for name, share in noises.items():
+            carry[name] += share * len(block)
+            taken = {i for i, _ in made} if mode == "replace" else set()
+            free = [i for i in range(len(block)) if i not in taken]
+            supply.rng.shuffle(free)
+            while carry[name] > 1 - 1e-9 and free:
+                i = free.pop()
                 noisy = _made(name, first + i, block[i], supply, source, target)
-                if noisy is None:
-                    carry[name] += 1  # not possible here: another example takes its place
-                else:
+                if noisy is not None:  # else not possible here: another example takes its place
                     made.append((i, noisy))
+                    carry[name] -= 1
         replaced = dict(made) if mode == "replace" else {}
         for i, example in enumerate(block):
             clean = _labelled(example, first + i, CLEAN, [0] * len(str(example[target]).split()))
@@ -206,7 +214,7 @@ def corrupt(
         first += len(block)
 
 
-def _check(noises: Mapping[str, float], mode: str, foreign: Sequence[str]) -> None:
+def check(noises: Mapping[str, float], mode: str, foreign: Sequence[str]) -> None:
     if mode not in ("add", "replace"):
         raise ValueError(f"mode={mode!r} must be 'add' or 'replace'")
     for name, share in noises.items():
@@ -217,27 +225,12 @@ def _check(noises: Mapping[str, float], mode: str, foreign: Sequence[str]) -> No
     if mode == "replace" and sum(noises.values()) > 1:
         raise ValueError("shares that replace examples cannot be more than 1 together")
     if "wrong-language" in noises and not foreign:
-        raise ValueError("wrong-language needs sentences of another language")
+        raise ValueError("wrong-language needs sentences of another language (foreign=, --foreign FILE)")
 
 
 def _learn(supply: Supply, sentences: list[Words]) -> None:
     supply.sentences = (supply.sentences + [s for s in sentences if s])[-MEMORY:]
     supply.words = (supply.words + [w for s in sentences for w in s])[-MEMORY:]
-
-
-def _chosen(
-    size: int, noises: Mapping[str, float], carry: dict[str, float], rng: random.Random, exclusive: bool
-) -> dict[str, list[int]]:
-    """Which examples of a block get which noise. What is left of a share is carried to the next block."""
-    free, out = list(range(size)), {}
-    for name, share in noises.items():
-        carry[name] += share * size
-        num = min(int(carry[name] + 1e-9), len(free))
-        carry[name] -= num
-        out[name] = sorted(rng.sample(free, num))
-        if exclusive:
-            free = [i for i in free if i not in set(out[name])]
-    return out
 
 
 def _made(

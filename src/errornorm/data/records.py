@@ -69,7 +69,7 @@ class Corpus:
             return self.form
         if self.pair is not None:
             return "pairs"
-        suffixes = [s for s in self.path.suffixes if s not in PACKED]
+        suffixes = [s.lower() for s in self.path.suffixes if s.lower() not in PACKED]
         # Aligned text is often named by its language: train.en, train.fr.gz.
         return FORMATS.get(suffixes[-1] if suffixes else ".txt", "text")
 
@@ -94,16 +94,22 @@ def _object(line: Line) -> Record | Problem:
         return dict(found)
 
     try:
-        value = json.loads(line.text, object_pairs_hook=pairs)
+        value = json.loads(line.text, object_pairs_hook=pairs, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         return bad(f"not JSON: {error.msg}", error.colno)
     except RecursionError:
         return bad("JSON that is nested too deeply")
+    except ValueError as error:  # a number of thousands of digits, or NaN
+        return bad(f"not JSON: {error}".partition(";")[0])
     if not isinstance(value, dict):
         return bad(f"a JSON {type(value).__name__}, not an object")
     if twice:
         return bad(f"the key {twice[0]!r} stands there twice")
     return Record(line.where, value)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _tsv(corpus: Corpus) -> Iterator[Record | Problem]:
@@ -115,6 +121,8 @@ def _tsv(corpus: Corpus) -> Iterator[Record | Problem]:
         cells = line.text.split("\t")
         if names is None:
             names = cells
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise DataError(f"{line.where}: the first line names {twice[0]!r} twice; give the columns other names")
             missing = [name for name in corpus.needs if name not in names]
             if missing:
                 raise DataError(
@@ -136,6 +144,8 @@ def _text(corpus: Corpus) -> Iterator[Record | Problem]:
 
 def _pairs(corpus: Corpus) -> Iterator[Record | Problem]:
     assert corpus.pair is not None
+    if len(corpus.columns or "ab") != 2:
+        raise DataError(f"{corpus.path}: aligned files have two columns, not {len(corpus.columns or ())}")
     left, right = corpus.columns or ("source", "target")
     sides = zip_longest(read_lines(corpus.path, corpus.max_bytes), read_lines(corpus.pair, corpus.max_bytes))
     for a, b in sides:
@@ -171,18 +181,23 @@ _READERS = {"jsonl": _jsonl, "tsv": _tsv, "text": _text, "pairs": _pairs, "parqu
 
 
 def _checked(record: Record, needs: Sequence[str]) -> Record | Problem:
+    def bad(reason: str) -> Problem:
+        return Problem(record.where, reason, json.dumps(record.fields, default=str)[:SHOWN].encode())
+
     for name in needs:
         value = record.fields.get(name)
         if name not in record.fields:
-            return Problem(record.where, f"no field {name!r}")
+            return bad(f"no field {name!r}")
         if not isinstance(value, str):
-            return Problem(record.where, f"field {name!r} is {_kind(value)}, not a text")
+            return bad(f"field {name!r} is {_kind(value)}, not a text")
         if not value.strip():
-            return Problem(record.where, f"field {name!r} is empty")
+            return bad(f"field {name!r} is empty")
         if "\0" in value:
-            return Problem(record.where, f"field {name!r} has a NUL character")
-        if any("\ud800" <= c <= "\udfff" for c in value):
-            return Problem(record.where, f"field {name!r} has half of a character (a lone surrogate)")
+            return bad(f"field {name!r} has a NUL character")
+    try:
+        json.dumps(record.fields, default=str, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return bad("half of a character (a lone surrogate)")
     return record
 
 

@@ -28,7 +28,7 @@ from .telemetry import Telemetry
 from .watch import Watch, anywhere, bad_gradients
 
 WATCHED = ("error_norm", "entropy")  # statistics for the telemetry
-_ABSENT = object()
+_ABSENT = "errornorm: absent"  # equal, not identical, in a deep copy
 log = logging.getLogger("errornorm")
 
 
@@ -62,7 +62,7 @@ class Attachment:
         self._hook_head()
         self._hooks = [
             model.register_forward_pre_hook(self._enter, with_kwargs=True),
-            model.register_forward_hook(self._leave, prepend=True),  # FSDP's own must see the loss
+            model.register_forward_hook(self._leave, prepend=True, always_call=True),  # FSDP's own must see the loss
         ]
         # For a Trainer: tell us the tokens of a whole step, and do not count a first token, which is never predicted.
         told = {"accepts_loss_kwargs": True} | ({} if self.encoder_decoder else {"loss_type": "ForCausalLM"})
@@ -78,7 +78,7 @@ class Attachment:
             del vars(self.model)["errornorm"]
             for name, value in self._before.items():
                 vars(self.model).pop(name)
-                if value is not _ABSENT:
+                if value != _ABSENT:
                     vars(self.model)[name] = value
 
     def __enter__(self) -> Attachment:
@@ -116,8 +116,9 @@ class Attachment:
         if self._watch.batches == 0:
             raise RuntimeError(
                 f"the attached objective {self.loss.objective} never ran: no training batch with labels= went through "
-                f"{type(self.model).__name__} and its head. Pass labels to the model; turn off other fused losses "
-                "(Liger, TRL's fused head, Unsloth) and a trainer's own label smoothing or compute_loss_func"
+                f"{type(self.model).__name__} and its head. Pass labels to the model, in training mode "
+                "(model.train()); turn off other fused losses (Liger, TRL's fused head, Unsloth) and a trainer's own "
+                "label smoothing or compute_loss_func"
             )
 
     def healthy(self, step: int | None = None) -> bool:
@@ -177,6 +178,8 @@ class Attachment:
         training = model.training and torch.is_grad_enabled()
         if training and kwargs.get("fused_lm_head"):
             raise RuntimeError(_refusal("TRL"))
+        if torch.is_grad_enabled() and self._watch.bypassed and not self._watch.batches:
+            self.require_called()
         if training:
             self._notice_step()
         if kwargs.get("labels") is None:
@@ -223,14 +226,14 @@ class Attachment:
             job.terms = self.loss(targets=job.targets.to(device), **source, **job.columns)  # type: ignore[arg-type]
         except FloatingPointError as error:
             batch = f"training batch {self._watch.batches + 1}, optimizer step {self.loss.steps_taken}: {error}"
-            if self.on_nan == "raise":
+            if self.on_nan == "raise" or not self._watch.told:  # nobody will ask `healthy`
                 raise FloatingPointError(batch) from error
             log.warning("%s", batch)
             self._watch.failed.append(f"training batch {self._watch.batches + 1}")
 
     def _leave(self, model: nn.Module, args: tuple[Any, ...], outputs: Any) -> Any:
         job, self._job, self._inside = self._job, None, False
-        if job is None:
+        if job is None or outputs is None:  # forward raised
             return None
         logits = outputs["logits"] if hasattr(outputs, "keys") else outputs[0]
         if not self.fused:
@@ -265,10 +268,7 @@ class Attachment:
             self._hook_head()
 
     def _notice_step(self) -> None:
-        watch = self._watch
-        if watch.bypassed and not watch.batches:
-            self.require_called()
-        if not watch.told and watch.stepped(self.model.parameters()):
+        if not self._watch.told and self._watch.stepped(self.model.parameters()):
             self.loss.advance()
 
 
@@ -302,7 +302,8 @@ def attach(
         level: "hidden" computes the loss from the head's input, without logits; "logits" from the model's own logits,
             whatever happens to them. "auto" takes the first where the head is a plain linear layer.
         on_nan: What to do with a batch or a gradient that is not finite: "raise" stops, "skip" leaves the step out
-            (with an adapter, or where your loop asks `handle.healthy()`).
+            (with an adapter; a loop of your own calls `handle.expect_advance()` first and asks `handle.healthy()`
+            before each step; where nobody does, a batch raises all the same).
         options: Of `RobustLoss`: label_smoothing, normalize, kernel, ...
 
     Example:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..loss import RobustLoss
 from ..objectives import Objective
-from .attach import Attachment, attach
+from .attach import Attachment, attach, attached
 from .jobs import COLUMNS, SOURCE
 
 try:
@@ -35,8 +35,13 @@ class RobustCallback(TrainerCallback, ExportableState):
         handle: What `attach` returned.
     """
 
-    def __init__(self, handle: Attachment) -> None:
-        self.handle = handle
+    def __init__(self, handle: Attachment | None = None) -> None:
+        self._handle = handle
+
+    @property
+    def handle(self) -> Attachment:
+        assert self._handle is not None
+        return self._handle
 
     def state(self) -> dict[str, Any]:
         return {"args": {}, "attributes": {NAME: _packed(self.handle.state_dict())}}
@@ -45,6 +50,8 @@ class RobustCallback(TrainerCallback, ExportableState):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
         _refuse_rivals(args)
+        if self._handle is None:  # made anew by restore_callback_states_from_checkpoint
+            self._handle = attached(rest["model"])
         self.handle.expect_advance()
         self.handle.telemetry.clear()
         callbacks: Any = state.stateful_callbacks or {}
@@ -103,12 +110,17 @@ def robust(trainer: Trainer, objective: Objective, **options: Any) -> Attachment
             f"label smoothing is given twice, {smoothing} to the trainer and {options['label_smoothing']} here: "
             "leave one out"
         )
+    if options.get("ignore_index", -100) != -100:
+        raise ValueError("Trainer counts the labels other than -100: use -100 where a position does not count")
+    if trainer.model_init is not None:
+        raise ValueError("model_init makes a new model in train(), without the objective: pass model= instead")
     _refuse_dropped_columns(trainer)
     assert trainer.model is not None
     handle = attach(trainer.model, objective, **options)
     trainer.label_smoother = None
     trainer.model_accepts_loss_kwargs = True  # as a trainer does that is made after `attach`
     trainer._loss_shifts_labels = not handle.encoder_decoder
+    trainer.remove_callback(RobustCallback)  # of an objective that was detached
     others = list(trainer.callback_handler.callbacks)
     for callback in others:
         trainer.pop_callback(callback)
@@ -146,6 +158,11 @@ class LossFunction:
         return terms.total / torch.as_tensor(count, device=logits.device).clamp_min(1)
 
     def advance(self) -> None:
+        if self.loss.batches_seen == 0:
+            raise RuntimeError(
+                f"the objective {self.loss.objective} never ran: a trainer's label_smoothing_factor takes the labels "
+                "away; pass label_smoothing= here instead"
+            )
         self.loss.advance()
 
 
@@ -153,6 +170,7 @@ class ComputeLoss(LossFunction):
     """For `Trainer(compute_loss_func=ComputeLoss(model, objective))`: the trainer hands over outputs and labels.
 
     Encoder-decoder models are refused: without labels they would build wrong decoder inputs, some of them silently.
+    Label smoothing is an option here; the trainer's label_smoothing_factor has no effect beside a compute_loss_func.
     """
 
     def __init__(self, model: PreTrainedModel, objective: Objective, **options: Any) -> None:

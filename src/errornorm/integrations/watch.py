@@ -25,6 +25,7 @@ class Watch:
         self.failed: list[str] = []  # what was not finite since the last step
         self._backward = False  # somebody called it since the last step
         self._versions: int | None = None  # of the parameters
+        self._sum: float | None = None  # of the smallest one: fused optimizers do not count their changes
         self._counted = False  # an optimizer's step changes these
         self._highest = 0.0  # error norm
         self._quiet = True  # nothing was ever dropped
@@ -40,11 +41,13 @@ class Watch:
         own = [p for p in parameters if p.requires_grad]
         versions = sum(p._version for p in own)
         changed, self._versions = self._versions is not None and versions != self._versions, versions
+        total = float(_local(min(own, key=Tensor.numel).detach()).double().sum()) if own else 0.0
+        moved, self._sum = self._sum is not None and total != self._sum, total
         if not self._backward:
             return False
         self._counted |= changed
-        # Fused optimizers do not count their changes; but then the gradients are cleared after each step.
-        stepped = changed or not (self._counted or any(p.grad is not None and bool(p.grad.any()) for p in own))
+        # A step that moved nothing (a learning rate of 0) shows in gradients that were cleared.
+        stepped = changed or moved or not (self._counted or any(p.grad is not None and bool(p.grad.any()) for p in own))
         self._backward = not stepped
         return stepped
 
@@ -70,6 +73,8 @@ def bad_gradients(model: nn.Module) -> str | None:
     """Which gradients are not finite, if any."""
     named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
     bad = [name for name, grad in named if not _local(grad).isfinite().all()]
+    if len(bad) == len(named) > 1:
+        return f"all {len(named)} gradients (clipping spreads a single one to all of them)"
     return f"{len(bad)} of {len(named)} gradients, the first is that of {bad[0]}" if bad else None
 
 
