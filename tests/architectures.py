@@ -91,5 +91,13 @@ def batch(name: str, rows: int = 3, length: int = 9, seed: int = 1):
     return {"input_ids": tokens, "labels": labels}
 
 
+def step(model, inputs):
+    """The loss of a batch, and its gradients."""
+    model.zero_grad(set_to_none=True)
+    loss = model(**inputs).loss
+    loss.backward()
+    return loss.detach(), gradients(model)
+
+
 def gradients(model):
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from errornorm import KERNELS, METHODS, RobustLoss, bench, cards, cli
+from errornorm.data.noise import NOISES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -135,3 +136,11 @@ def test_the_bench_section(tmp_path):
     readme = "<!-- methods -->\n<!-- /methods -->\n<!-- bench -->\nnothing\n<!-- /bench -->\n"
     (tmp_path / "README.md").write_text(readme)
     assert "**errornorm ent_fraction**" in cards.refresh(tmp_path)[tmp_path / "README.md"]
+
+
+def test_every_noise_is_described(capsys):
+    rows = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs" / "data.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(NOISES) <= set(rows)
+    cli.main(["corrupt", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(noise in shown for noise in NOISES)

@@ -201,8 +201,8 @@ def brief(spec: str) -> str:
     call = ast.parse(spec, mode="eval").body
     assert isinstance(call, ast.Call)
     given = [(k.arg or "", ast.literal_eval(k.value)) for k in call.keywords]
-    shown = [f"{name}={value!r}" for name, value in given if defaults[name] != value or name == next(iter(defaults))]
-    return f"{factory.__name__}({', '.join(shown if given and factory.__name__ != 'mle' else [])})"
+    shown = [f"{name}={value!r}" for name, value in given if defaults[name] != value]
+    return f"{factory.__name__}({', '.join(shown)})"
 
 
 def step_section(report: Mapping[str, Any]) -> str:

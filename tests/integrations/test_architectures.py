@@ -4,14 +4,7 @@ import pytest
 import torch
 
 import errornorm
-from tests.architectures import CAUSAL, SEQ2SEQ, batch, build, gradients
-
-
-def step(model, inputs):
-    model.zero_grad(set_to_none=True)
-    loss = model(**inputs).loss
-    loss.backward()
-    return loss.detach(), gradients(model)
+from tests.architectures import CAUSAL, SEQ2SEQ, batch, build, step
 
 
 def same(got, want, scale=1e-6):

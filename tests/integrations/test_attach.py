@@ -8,14 +8,7 @@ import torch
 
 import errornorm
 from errornorm.integrations.attach import attached
-from tests.architectures import VOCAB, batch, build, gradients
-
-
-def loss_and_grads(model, inputs):
-    model.zero_grad(set_to_none=True)
-    loss = model(**inputs).loss
-    loss.backward()
-    return loss.detach(), gradients(model)
+from tests.architectures import VOCAB, batch, build, gradients, step
 
 
 def assert_same(a, b, rtol=1e-5):
@@ -76,9 +69,9 @@ def test_kept_tokens_as_the_denominator():
 def test_gradient_checkpointing(name):
     model, inputs = build(name).train(), batch(name)
     with errornorm.attach(model, errornorm.ent_fraction(0.2)) as handle:
-        plain = loss_and_grads(model, inputs)
+        plain = step(model, inputs)
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        checked = loss_and_grads(model, inputs)
+        checked = step(model, inputs)
         assert handle.loss.batches_seen == 2  # not again in the second forward
     assert_same(plain, checked)
 
@@ -87,7 +80,7 @@ def test_gradient_checkpointing(name):
 def test_a_compiled_model(name):
     model, inputs = build(name).train(), batch(name)
     with errornorm.attach(model, errornorm.ent_fraction(0.2)) as handle:
-        plain = loss_and_grads(model, inputs)
+        plain = step(model, inputs)
         compiled = torch.compile(model)
         loss = compiled(**inputs).loss
         model.zero_grad()
@@ -100,9 +93,9 @@ def test_lora_around_the_model():
     peft = pytest.importorskip("peft")
     settings = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["q_proj", "v_proj"], lora_dropout=0.0)
     model, inputs = peft.get_peft_model(build("llama"), settings).train(), batch("llama")
-    own = loss_and_grads(model, inputs)
+    own = step(model, inputs)
     with errornorm.attach(model, errornorm.mle()) as handle:
-        assert_same(own, loss_and_grads(model, inputs))
+        assert_same(own, step(model, inputs))
         assert handle.fused
         assert {name.split(".")[-3] for name in own[1]} == {"lora_A", "lora_B"}
 
@@ -111,9 +104,9 @@ def test_lora_around_the_model():
 def test_tied_and_untied_embeddings(tied):
     model, inputs = build("llama", tie_word_embeddings=tied).train(), batch("llama")
     assert (model.lm_head.weight is model.model.embed_tokens.weight) == tied
-    own = loss_and_grads(model, inputs)
+    own = step(model, inputs)
     with errornorm.attach(model, errornorm.mle()):
-        assert_same(own, loss_and_grads(model, inputs))
+        assert_same(own, step(model, inputs))
 
 
 def test_packed_sequences_are_units_of_their_own():
@@ -238,11 +231,11 @@ def test_steps_are_noticed_with_every_optimizer():
         model, inputs = build("gpt2").train(), batch("gpt2")
         handle = errornorm.attach(model, errornorm.ent_fraction(0.2, start=2))
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=fused)
-        for step in range(4):
+        for number in range(4):
             for _ in range(2):
                 model(**inputs).loss.backward()
-                assert handle.loss.steps_taken == step
-            assert (handle.terms.num_kept < handle.terms.num_tokens) == (step >= 2)
+                assert handle.loss.steps_taken == number
+            assert (handle.terms.num_kept < handle.terms.num_tokens) == (number >= 2)
             optimizer.step()
             optimizer.zero_grad(set_to_none=set_to_none)
 
@@ -282,9 +275,9 @@ def test_steps_are_noticed_when_gradients_are_cleared_late(fused):
     model, inputs = build("gpt2").train(), batch("gpt2")
     handle = errornorm.attach(model, errornorm.mle())
     optimizer = torch.optim.AdamW(model.parameters(), fused=fused)
-    for step in range(4):
+    for number in range(4):
         loss = model(**inputs).loss
-        assert handle.loss.steps_taken == step
+        assert handle.loss.steps_taken == number
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

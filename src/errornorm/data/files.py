@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -18,7 +18,7 @@ from .records import PACKED, Corpus, Record
 
 @dataclass(slots=True)
 class Quarantine:
-    """Lines that could not be used; a file is made with the first of them."""
+    """Lines that could not be used, and how many could."""
 
     path: Path
     used: int = 0
@@ -94,7 +94,7 @@ def corrupt_file(
         raise ValueError(f"{output}: the output is a plain JSONL file: choose another name")
     check(noises, mode, [""] if foreign else [])
     needs = [source, target] if BILINGUAL & noises.keys() else [target]
-    corpus = Corpus(corpus.path, corpus.pair, corpus.form, needs, corpus.columns, corpus.max_bytes)
+    corpus = replace(corpus, needs=needs)
     others = [line.text(target) for line in Corpus(foreign, form="text", needs=[target], columns=[target])
               if isinstance(line, Record)] if foreign else []  # fmt: skip
     made: Counter[str] = Counter()

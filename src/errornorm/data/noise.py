@@ -215,6 +215,7 @@ def corrupt(
 
 
 def check(noises: Mapping[str, float], mode: str, foreign: Sequence[str]) -> None:
+    """Refuse wrong arguments of `corrupt`, before anything is read."""
     if mode not in ("add", "replace"):
         raise ValueError(f"mode={mode!r} must be 'add' or 'replace'")
     for name, share in noises.items():

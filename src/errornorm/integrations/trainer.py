@@ -132,8 +132,8 @@ def robust(trainer: Trainer, objective: Objective, **options: Any) -> Attachment
 class LossFunction:
     """For `model.loss_function = LossFunction(objective)`: the model hands over its logits and labels.
 
-    Not fused: the logits exist. Call `advance()` after each optimizer step (or add `RobustCallback`-like code of your
-    own). Only models whose forward calls `self.loss_function` use it; T5, BART and Marian do not: for these, `attach`.
+    Not fused: the logits exist. Call `advance()` after each optimizer step. Only models whose forward calls
+    `self.loss_function` use it; T5, BART and Marian do not: for these, `attach`.
     """
 
     def __init__(self, objective: Objective, **options: Any) -> None:
