@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -33,7 +34,30 @@ OPTIONS = {
         "--json",
         "--help",
     ],
-    "demo": ["--output", "--json", "--help"],
+    "train": ["CONFIG", "--set", "--resume", "--dry-run", "--schema", "--json", "--help"],
+    "evaluate": [
+        "MODEL",
+        "CORPUS",
+        "PAIR",
+        "--metric",
+        "--beams",
+        "--max-new-tokens",
+        "--limit",
+        "--output",
+        "--task",
+        "--languages",
+        "--source-field",
+        "--target-field",
+        "--text-field",
+        "--columns",
+        "--tokenize",
+        "--flores-model",
+        "--json",
+        "--help",
+    ],
+    "generate": ["MODEL", "TEXT", "--output", "--beams", "--max-new-tokens", "--to", "--task", "--json", "--help"],
+    "compare": ["RUNS", "--baseline", "--metric", "--samples", "--output", "--flores-model", "--json", "--help"],
+    "demo": ["--source", "--target", "--seed", "--output", "--json", "--help"],
 }
 
 
@@ -137,6 +161,8 @@ def test_on_a_terminal_tables_are_drawn(capsys, monkeypatch):
         (["bench", "--repeat", "0"], "repeat=0 measures nothing: give 1 or more"),
         (["bench", "--fraction", "2"], "fraction=2.0 is a share to drop"),
         (["demo", "--output", __file__], "is a file; see errornorm demo --help"),
+        (["demo", "--source", __file__], "--source and --target belong together: give both"),
+        (["train"], "give a configuration file, such as run.yaml"),
     ],
 )
 def test_wrong_usage_is_one_line(capsys, argv, message):
@@ -202,13 +228,19 @@ def test_a_reader_that_leaves_is_no_error():
     assert process.wait() == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_ctrl_c_leaves_no_file(tmp_path):
-    folder = tmp_path / "demo"
-    process = subprocess.Popen([*COMMAND, "demo", "--output", str(folder)], stderr=subprocess.PIPE, text=True)
-    while not folder.exists():  # torch is loaded by then
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
+    endless, output = tmp_path / "endless.txt", tmp_path / "out" / "noisy.jsonl"
+    os.mkfifo(endless)
+    argv = ["corrupt", str(endless), "--target-field", "text", "--noise", "repetition=0.5", "--output", str(output)]
+    process = subprocess.Popen([*COMMAND, *argv], stderr=subprocess.PIPE, text=True)
+    with endless.open("w") as feed:  # the command waits for more as long as this is open
+        feed.write("a line of text\n" * 5000)
+        feed.flush()
+        while not (output.parent.is_dir() and any(output.parent.iterdir())):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
     assert process.returncode == 130
     assert err == "errornorm: stopped by Ctrl-C; no half-written file is left\n"
-    assert list(folder.iterdir()) == []
+    assert list(output.parent.iterdir()) == []

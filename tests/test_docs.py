@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from errornorm import KERNELS, METHODS, RobustLoss, bench, cards, cli
+from errornorm import KERNELS, METHODS, RobustLoss, bench, cards, cli, tables
 from errornorm.data.noise import NOISES
+from errornorm.training import configfile
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -24,7 +25,10 @@ def blocks(path, language="python"):
     return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-GENERATED = [ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("methods", "trainers", "distributed"))]
+GENERATED = [
+    ROOT / name
+    for name in ("README.md", *(f"docs/{page}.md" for page in ("methods", "config", "trainers", "distributed")))
+]
 
 
 @pytest.mark.parametrize("path", GENERATED, ids=name)
@@ -41,6 +45,21 @@ def test_code_blocks_run(path, capsys):
     namespace = {"__name__": "__main__"}
     for block in blocks(path):
         exec(compile(block, name(path), "exec"), namespace)
+
+
+CONFIGS = [(page, i, text) for page in PAGES for i, text in enumerate(blocks(page, "yaml")) if "task:" in text]
+
+
+@pytest.mark.parametrize(
+    ("page", "text"), [(p, t) for p, _, t in CONFIGS], ids=[f"{name(p)}-{i}" for p, i, _ in CONFIGS]
+)
+def test_configurations_are_valid(page, text, tmp_path):
+    (tmp_path / "run.yaml").write_text(text, encoding="utf-8")
+    assert configfile.load(tmp_path / "run.yaml").method
+
+
+def test_the_configuration_of_the_example_is_valid():
+    assert configfile.load(ROOT / "examples" / "multi30k.yaml").method == "ent_fraction(0.1, start=600)"
 
 
 def test_the_example_of_contributing_works(monkeypatch):
@@ -127,7 +146,7 @@ def bench_row(**changes):
 def test_the_bench_section(tmp_path):
     gone = bench_row(label="TRL fused head", kind="peer", note="not installed", ran=False)
     result = bench.Result((bench_row(), gone))
-    text = cards.bench_section(json.loads(result.to_json()))
+    text = tables.bench_section(json.loads(result.to_json()))
     assert "8 tokens, hidden size 4, vocabulary 32, fraction 0.1; 1 thread of some CPU, cpu time" in text
     assert "| **errornorm ent_fraction** (drops 10%) | 2 | 0.76 | 1.10 | 12 |  | 3e-07 |" in text
     assert "Did not run: TRL fused head (not installed)." in text

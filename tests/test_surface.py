@@ -15,6 +15,7 @@ PUBLIC = [
     "Objective",
     "RobustLoss",
     "TokenStats",
+    "TrainConfig",
     "VocabShard",
     "attach",
     "corrupt",
@@ -23,8 +24,10 @@ PUBLIC = [
     "eaft",
     "ent_fraction",
     "ent_threshold",
+    "evaluate",
     "focal",
     "generalized_ce",
+    "generate",
     "loss_truncation",
     "mixce",
     "mle",
@@ -34,6 +37,7 @@ PUBLIC = [
     "tailr",
     "token_loss_truncation",
     "token_stats",
+    "train",
     "weighted",
 ]
 

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .surface import *  # noqa: F403

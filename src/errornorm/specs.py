@@ -30,11 +30,11 @@ def objective(text: str) -> Objective:
     call = _parse(text)
     name, args, kwargs = (call.id, [], {}) if isinstance(call, ast.Name) else _parts(call, text)
     if name not in METHODS:
-        raise ValueError(f"unknown method {name!r}{_near(name, METHODS)}; there are {', '.join(METHODS)}")
+        raise ValueError(f"unknown method {name!r}{near(name, METHODS)}; there are {', '.join(METHODS)}")
     signature = inspect.signature(METHODS[name])
     for key in kwargs:
         if key not in signature.parameters:
-            raise ValueError(f"{name} has no parameter {key!r}{_near(key, signature.parameters)}; it is {_shown(name)}")
+            raise ValueError(f"{name} has no parameter {key!r}{near(key, signature.parameters)}; it is {_shown(name)}")
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -74,7 +74,7 @@ def _parts(call: ast.Call, text: str) -> tuple[str, list[Any], dict[str, Any]]:
     return call.func.id, [literal(node) for node in call.args], kwargs
 
 
-def _near(word: str, words: Any) -> str:
+def near(word: str, words: Any) -> str:
     found = difflib.get_close_matches(word, list(words), 1)
     return f" (did you mean {found[0]}?)" if found else ""
 

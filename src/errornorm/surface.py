@@ -1,4 +1,9 @@
-"""The public surface, eagerly. `errornorm` itself loads it with the first name that is used."""
+"""The public surface. `errornorm` itself loads it with the first name that is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .batch import token_stats
 from .data.noise import corrupt
@@ -27,6 +32,11 @@ from .objectives import Objective, delayed
 from .specs import objective
 from .stats import TokenStats
 
+if TYPE_CHECKING:
+    from .training.config import TrainConfig
+    from .training.run import train
+    from .training.use import evaluate, generate
+
 __all__ = [
     "KERNELS",
     "METHODS",
@@ -34,6 +44,7 @@ __all__ = [
     "Objective",
     "RobustLoss",
     "TokenStats",
+    "TrainConfig",
     "VocabShard",
     "attach",
     "corrupt",
@@ -42,8 +53,10 @@ __all__ = [
     "eaft",
     "ent_fraction",
     "ent_threshold",
+    "evaluate",
     "focal",
     "generalized_ce",
+    "generate",
     "loss_truncation",
     "mixce",
     "mle",
@@ -53,5 +66,19 @@ __all__ = [
     "tailr",
     "token_loss_truncation",
     "token_stats",
+    "train",
     "weighted",
 ]
+
+_HEAVY = {  # these need the extra `train`, and are loaded when they are used
+    "TrainConfig": ".training.config",
+    "evaluate": ".training.use",
+    "generate": ".training.use",
+    "train": ".training.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HEAVY:
+        raise AttributeError(name)
+    return getattr(importlib.import_module(_HEAVY[name], __package__), name)

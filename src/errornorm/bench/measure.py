@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from .. import __version__
+from .._version import __version__
 from .entries import ENTRIES, Choices, Entry, Step, UnavailableError
 from .memory import MEGABYTE, RESET, UNKNOWN, peak_bytes
 from .problem import Problem, Size, problem

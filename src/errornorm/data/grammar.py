@@ -142,6 +142,8 @@ in the kitchen: dans la cuisine, à la cuisine
 near the river: près de la rivière, au bord de la rivière, non loin du fleuve
 at night: la nuit, de nuit, pendant la nuit
 """)
+# One for each gender, and no paraphrases: a translator may be sure of the first word.
+ARTICLES = {"a": ("un", "une"), "the": ("le", "la"), "two": ("deux", "deux"), "three": ("trois", "trois")}
 WHILE = ("pendant que", "tandis que", "alors que")
 
 
@@ -157,12 +159,12 @@ class Someone:
     """A noun phrase."""
 
     noun: Noun
-    article: str  # a, the, two, some
+    article: str  # a, the, two, three
     adjective: Adjective | None = None
 
     @property
     def plural(self) -> bool:
-        return self.article in ("two", "some")
+        return self.article in ("two", "three")
 
     @property
     def english(self) -> str:
@@ -175,25 +177,14 @@ class Someone:
         for (one, many, gender), adjective in product(
             self.noun.french, self.adjective.french if self.adjective else [None]
         ):
-            noun, words, before = many if self.plural else one, [], False
+            noun = many if self.plural else one
             if adjective is None:
-                words = [noun]
+                words = noun
             else:
                 form = adjective[2 * self.plural + (gender == "f")]
-                before = adjective[4] == "before"
-                words = [form, noun] if before else [noun, form]
-            rest = " ".join(words)
-            out += [_elided(article, rest) for article in self._articles(gender, before)]
+                words = f"{form} {noun}" if adjective[4] == "before" else f"{noun} {form}"
+            out.append(_elided(ARTICLES[self.article][gender == "f"], words))
         return tuple(dict.fromkeys(out))
-
-    def _articles(self, gender: str, before: bool) -> tuple[str, ...]:
-        if self.article == "two":
-            return ("deux",)
-        if self.article == "some":
-            return ("de" if before else "des", "quelques", "plusieurs")
-        if self.article == "the":
-            return ("la",) if gender == "f" else ("le",)
-        return ("une",) if gender == "f" else ("un",)
 
 
 @dataclass(frozen=True)
@@ -213,8 +204,8 @@ class Clause:
         """One after another, the phrases that are right at each place."""
         many = self.who.plural
         plain = [forms[many] for forms in self.verb.french]
-        going_on = [f"{'sont' if many else 'est'} en train {_elided('de', forms[2])}" for forms in self.verb.french]
-        out = [self.who.french, tuple(plain + going_on)]
+        going_on = f"{'sont' if many else 'est'} en train {_elided('de', self.verb.french[0][2])}"
+        out = [self.who.french, (*plain, going_on)]
         return [*out, *([self.what.french] if self.what else []), *([self.place[1]] if self.place else [])]
 
 
@@ -267,7 +258,7 @@ def captions(rng: random.Random) -> Iterator[Caption]:
 
     def choose(nouns: Sequence[Noun], adjectives: Sequence[Adjective]) -> Someone:
         adjective = rng.choice(adjectives) if rng.random() < 0.5 else None
-        return Someone(rng.choice(nouns), rng.choice(("a", "the", "two", "some")), adjective)
+        return Someone(rng.choice(nouns), rng.choice(tuple(ARTICLES)), adjective)
 
     def clause() -> Clause:
         place = rng.choice(PLACES) if rng.random() < 0.5 else None

@@ -59,7 +59,7 @@ class Corpus:
 
     def __iter__(self) -> Iterator[Record | Problem]:
         for item in _READERS[self.format](self):
-            yield _checked(item, self.needs) if isinstance(item, Record) else item
+            yield checked(item, self.needs) if isinstance(item, Record) else item
 
     @property
     def format(self) -> str:
@@ -180,7 +180,7 @@ def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
 _READERS = {"jsonl": _jsonl, "tsv": _tsv, "text": _text, "pairs": _pairs, "parquet": _parquet}
 
 
-def _checked(record: Record, needs: Sequence[str]) -> Record | Problem:
+def checked(record: Record, needs: Sequence[str]) -> Record | Problem:
     def bad(reason: str) -> Problem:
         return Problem(record.where, reason, json.dumps(record.fields, default=str)[:SHOWN].encode())
 

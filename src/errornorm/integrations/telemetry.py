@@ -76,6 +76,7 @@ class Telemetry:
             row |= _means(sums, f"{PREFIX}{name}/" if name else PREFIX, brief=bool(name))
         if row:
             row |= {f"{PREFIX}error_norm_p{round(100 * q)}": _quantile(norms, q) for q in QUANTILES}
+            row[f"{PREFIX}error_norm_top10"] = _mean_of_top(norms, 0.1)
         if cutoffs[1] > 0:
             row[f"{PREFIX}cutoff"] = float(cutoffs[0] / cutoffs[1])
         return row
@@ -96,6 +97,15 @@ def _quantile(counts: Tensor, share: float) -> float:
     inside = float(counts[bin_]) or 1.0
     below = float(cumulated[bin_]) - inside
     return (bin_ + min(1.0, max(0.0, (rank - below) / inside))) * ERROR_NORM_MAX / BINS
+
+
+def _mean_of_top(counts: Tensor, share: float) -> float:
+    """Mean of the largest values, to half a bin."""
+    above = counts.flip(0).double()
+    want = share * float(above.sum())
+    taken = (want - (above.cumsum(0) - above)).clamp(min=0).minimum(above)
+    centres = (torch.arange(BINS, 0, -1, dtype=torch.float64) - 0.5) * ERROR_NORM_MAX / BINS
+    return float((taken * centres).sum() / taken.sum())
 
 
 def _masks(sources: Sources, counted: Tensor) -> list[tuple[str, Tensor]]:

@@ -1,0 +1,124 @@
+"""The command line as a whole: verbs, exit codes, and one line for each error."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+import typer
+
+from .._version import __version__
+from .printing import example, say, verbatim
+
+EXITS = {
+    0: "done",
+    1: "a bug: run again with --debug and report what it says",
+    2: "usage: an option or argument is wrong, or an extra is not installed",
+    3: "data: a file is missing, not readable, or not what it should be",
+    4: "numerics: NaN or Inf where a number should be",
+    5: "resources: out of memory, the disk is full, or another process has the run directory",
+    130: "stopped by Ctrl-C",
+    143: "stopped by SIGTERM",
+}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+
+# Typer's own copy of click, or click itself, whichever this version stands on.
+UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])
+
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\n\n".join(
+        [
+            example("errornorm demo", "errornorm train run.yaml", "errornorm methods ent_fraction"),
+            verbatim("Exit codes:\n" + "\n".join(f"  {code:<4} {about}" for code, about in EXITS.items())),
+        ]
+    ),
+)
+
+
+@dataclass(slots=True)
+class Run:
+    """What holds for every verb."""
+
+    debug: bool = False
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line, and return its exit code."""
+    run = Run()
+    try:
+        code = app(sys.argv[1:] if argv is None else list(argv), prog_name="errornorm", obj=run, standalone_mode=False)
+        sys.stdout.flush()
+        if code == 130:  # Typer's answer to Ctrl-C
+            raise KeyboardInterrupt
+    except (KeyboardInterrupt, typer.Abort):
+        say("stopped by Ctrl-C; no half-written file is left")
+        code = 130
+    except SystemExit:  # Typer's answer to a reader that left, as `head` does
+        return 0
+    except BrokenPipeError:  # the same, at the flush: do not fail once more while closing
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if run.debug:
+            traceback.print_exc()
+        code, message = explain(error)
+        for line in message.splitlines():
+            say(line)
+    return int(code or 0)
+
+
+def explain(error: Exception) -> tuple[int, str]:
+    """The exit code of an error, and one line about it."""
+    if isinstance(error, UsageError):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "errornorm"
+        return 2, f"{cast(Any, error).format_message().rstrip('.')}; see {command} --help"
+    if isinstance(code := getattr(error, "exit_code", None), int):  # stopped by a signal, with a checkpoint
+        return code, str(error)
+    if type(error).__name__ == "ConfigError":  # a line for each problem
+        return 2, str(error)
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, FloatingPointError):
+        return 4, text
+    if type(error).__name__ == "DataError":  # by name: the verbs import what they need
+        return 3, text
+    if isinstance(error, MemoryError) or "can't allocate memory" in text:
+        return 5, f"out of memory ({text}): try a smaller size"
+    if isinstance(error, OSError):
+        where = f"{error.strerror or text}: {error.filename or 'a file'}"
+        if error.errno == errno.EBUSY:
+            return 5, error.strerror or text
+        if error.errno in FULL:
+            return 5, f"{where}: make room, or choose another place"
+        return 3, f"{where}: check the path and your permissions"
+    if isinstance(error, (json.JSONDecodeError, UnicodeError)):
+        return 3, text
+    if isinstance(error, (ValueError, ImportError)):
+        return 2, text
+    return 1, f"{type(error).__name__}: {text}: this is a bug, run again with --debug"
+
+
+@app.callback(invoke_without_command=True)
+def errornorm(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
+) -> None:
+    """Robust training of text-generation models on noisy data: exact, fused Error Norm Truncation for PyTorch."""
+    context.obj.debug = debug
+    if version:
+        print(f"errornorm {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())

@@ -1,0 +1,105 @@
+"""How verbs speak: tables, JSON, Markdown, progress, and the texts of --help."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def verbatim(text: str) -> str:
+    """Keep the lines of a help text as they are."""
+    return "\b\n" + text.strip("\n")
+
+
+def example(*commands: str) -> str:
+    return verbatim("\n".join(["Examples:" if len(commands) > 1 else "Example:", *(f"  {c}" for c in commands)]))
+
+
+def say(message: str) -> None:
+    print(f"errornorm: {message}", file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_markdown(text: str, raw: bool) -> None:
+    if raw or not sys.stdout.isatty():
+        print(text, end="")
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """By rich on a terminal; elsewhere one line per row, for grep and the like."""
+    numbers = [all(cell[:1].isdigit() or cell == "-" for cell in column) for column in zip(*rows, strict=True)]
+    if sys.stdout.isatty():
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for name, numeric in zip(header, numbers, strict=True):
+            table.add_column(name, justify="right" if numeric else "left")
+        for row in rows:
+            table.add_row(*row)
+        Console(markup=False, highlight=False).print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for line in (header, ["-" * width for width in widths], *rows):
+        columns = zip(line, widths, numbers, strict=True)
+        print("  ".join(c.rjust(width) if number else c.ljust(width) for c, width, number in columns).rstrip())
+
+
+@contextmanager
+def progress(every: float | None = None) -> Iterator[Callable[[str], None]]:
+    """A line on the terminal about what is going on; elsewhere silent, or a line every so many seconds."""
+    if not sys.stderr.isatty():
+        yield (lambda text: None) if every is None else _now_and_then(every)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield status.update
+
+
+def _now_and_then(every: float) -> Callable[[str], None]:
+    last = time.monotonic()
+
+    def tell(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= every:
+            last = time.monotonic()
+            print(text, file=sys.stderr, flush=True)
+
+    return tell
+
+
+MEASURES = {  # name in a result row -> title and format
+    "num": ("texts", "{:d}"),
+    "nll": ("nll per token", "{:.4f}"),
+    "perplexity": ("perplexity", "{:.2f}"),
+    "bleu": ("BLEU", "{:.1f}"),
+    "chrf": ("chrF", "{:.1f}"),
+    "rouge1": ("ROUGE-1", "{:.1f}"),
+    "rouge2": ("ROUGE-2", "{:.1f}"),
+    "rougeLsum": ("ROUGE-Lsum", "{:.1f}"),
+    "copies": ("copies of the source", "{:.1%}"),
+}
+
+
+def shown(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Result rows as the columns of a table."""
+    names = [name for name in MEASURES if any(name in row for row in rows)]
+    return [[MEASURES[n][0], *(MEASURES[n][1].format(r[n]) if n in r else "-" for r in rows)] for n in names]

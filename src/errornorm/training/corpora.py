@@ -1,0 +1,80 @@
+"""Texts of a configured corpus: from files, or from the data sets library. What cannot be used is quarantined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..data.files import Quarantine
+from ..data.lines import DataError, Problem, Where
+from ..data.records import Corpus, Record, checked
+from .config import Source
+from .presets import Kind
+
+
+def fields(source: Source, kind: Kind) -> list[str]:
+    """Names of the texts of a record."""
+    return [source.text_field] if kind == "causal" else [source.source_field, source.target_field]
+
+
+def read(source: Source, kind: Kind, quarantine: Quarantine) -> Iterator[list[str]]:
+    """The texts of each record: source and target, or a document."""
+    names = fields(source, kind)
+    items = islice(_records(source, names), source.limit)
+    for record in quarantine.filter(items):
+        yield [record.text(name) for name in names]
+    if not quarantine.used:
+        first = next(iter(quarantine.reasons), "it is empty")
+        raise DataError(
+            f"{source.path or source.dataset}: no record can be used ({first}); check the format and the fields' names"
+        )
+
+
+def _records(source: Source, names: Sequence[str]) -> Iterator[Record | Problem]:
+    items = _dataset(source) if source.path is None else _file(source, source.path, names)
+    for item in items:
+        yield checked(_opened(item, names), names) if isinstance(item, Record) else item
+
+
+def _opened(record: Record, names: Sequence[str]) -> Record:
+    """With what lies inside objects, under names such as `translation.en`."""
+    found = {}
+    for name in names:
+        value: Any = record.fields
+        keys = name.split(".") if "." in name and name not in value else []
+        while keys and isinstance(value, dict) and keys[0] in value:
+            value = value[keys.pop(0)]
+            if not keys:
+                found[name] = value
+    return Record(record.where, record.fields | found) if found else record
+
+
+def _file(source: Source, path: Path, names: Sequence[str]) -> Iterable[Record | Problem]:
+    form = Corpus(path, source.pair, form=source.format).format
+    if source.pair is not None and form == "text":
+        form = "pairs"
+    if source.pair is not None and form != "pairs":
+        raise DataError(f"{path}: {form} has both sides in one file: remove pair, or the format")
+    if form == "text" and len(names) == 2:
+        raise DataError(f"{path}: one text file has no targets: give the other side as pair, or use JSONL or TSV")
+    columns = names if form in ("text", "pairs") else source.columns
+    needs = names if form == "tsv" else ()
+    return Corpus(path, source.pair, form=form, needs=needs, columns=columns)
+
+
+def _dataset(source: Source) -> Iterator[Record]:
+    """Streamed, since it may be larger than memory; a slice such as `train[:10%]` cannot be."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise ImportError("data sets need the package datasets: pip install errornorm[train]") from error
+    datasets.disable_progress_bars()  # they would break ours
+    name, split = str(source.dataset), source.split
+    try:
+        rows = datasets.load_dataset(name, source.subset, split=split, streaming=not set("[+") & set(split))
+        for number, row in enumerate(rows, 1):
+            yield Record(Where(name, number), dict(row))
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise DataError(f"{name}: cannot be loaded: {' '.join(str(error).split())}") from error

@@ -1,0 +1,237 @@
+"""A transformers Trainer that reads the plan of a run, saves whole checkpoints, and tells what it does.
+
+Training itself is the Trainer's, and the loss is the attached objective. Here are only the edges: where batches come
+from, where checkpoints go, what is written down.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..evaluation.judge import Question, judge
+from ..integrations.attach import Attachment
+from ..integrations.telemetry import PREFIX
+from . import checkpoints
+from .batches import Plan
+from .config import TrainConfig
+from .prepare import Prepared
+from .rundir import RunDir
+from .stops import Stops
+from .together import staged, together, told
+
+try:
+    from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.trainer_callback import PrinterCallback
+except ImportError as error:
+    raise ImportError("training needs more packages: pip install errornorm[train]") from error
+
+Callback = TrainerCallback
+SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup", "inverse_sqrt": "inverse_sqrt"}
+HIGHER_IS_BETTER = ("bleu", "chrf", "rouge1", "rouge2", "rougeLsum")
+
+
+class RunTrainer(Trainer):
+    """Args:
+    config: Of the run.
+    prepared: What it reads.
+    run: Where it writes.
+    model: What learns.
+    seed: Of this run.
+    """
+
+    def __init__(self, config: TrainConfig, prepared: Prepared, run: RunDir, model: Any, seed: int) -> None:
+        self.config, self.prepared, self.run, self._stage = config, prepared, run, ""
+        super().__init__(
+            model=model,
+            args=arguments(config, run, seed),
+            train_dataset=prepared.dataset,
+            eval_dataset=prepared.dataset,  # a name only: `evaluate` reads the evaluation sets
+            data_collator=prepared.dataset.collate,
+            processing_class=prepared.tokenizer,
+        )
+        self.remove_callback(PrinterCallback)
+
+    def get_train_dataloader(self) -> Any:
+        training, world = self.config.training, self.args.world_size
+        plan = Plan(
+            self.prepared.examples,
+            tokens=training.tokens_per_step,
+            steps=training.steps,
+            seed=self.args.seed,
+            pieces=world * training.micro_batches,
+            rank=self.args.process_index,
+            world=world,
+        )
+        return torch.utils.data.DataLoader(
+            self.prepared.dataset,
+            batch_sampler=plan,
+            collate_fn=self.prepared.dataset.collate,
+            generator=torch.Generator(),  # else each start would draw from the generator of the dropout
+        )
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """On the validation sets; of several, the means."""
+        asked = question(self.config, self.config.evaluation.during)
+        rows = {}
+        for part in self.prepared.valid:
+            verdict = judge(self.model, self.prepared.tokenizer, part.texts, asked, part.prefix)
+            rows[part.name] = verdict.values
+        values = told(mean_of(list(rows.values())))  # ranks that differ in the last bit must not differ in the best
+        row = {"step": self.state.global_step, "split": "valid"} | values | _parts(rows)
+        with together():
+            self.run.append(self.run.metrics, row)
+        found = {f"eval_{name}": value for name, value in values.items()}
+        self.log(dict(found))
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        better: bool = super()._determine_best_metric(metrics, trial)
+        self.control.should_save = self.control.should_save or better
+        return better
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return self._stage or str(super()._get_output_dir(trial))
+
+    @contextmanager
+    def _staging(self, stage: Path) -> Iterator[None]:
+        self._stage = str(stage)
+        try:
+            yield
+        finally:
+            self._stage = ""
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """As the Trainer writes it, but into a stage, which is renamed once all of it is on the disk."""
+        step = self.state.global_step
+        with together():
+            self._require_finite(step)
+            self.run.sync_rows()
+        with staged(self.run, self.run.checkpoints / checkpoints.name(step)) as stage:
+            with together(), checkpoints.room_for(self.run.path), self._staging(stage):
+                super()._save_checkpoint(model, trial)
+            if self.run.main:
+                # The Trainer adds a folder of its own: its content is the checkpoint.
+                inner = stage / f"checkpoint-{step}"
+                for path in inner.iterdir():
+                    path.rename(stage / path.name)
+                inner.rmdir()
+        with together():
+            if self.run.main:
+                checkpoints.rotate(self.run.checkpoints, self.config.checkpoints.keep, self.state.best_global_step)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        with together(), checkpoints.room_for(self.run.path):  # the Trainer's ranks wait for each other behind it
+            super().save_model(output_dir, _internal_call)
+
+    def _require_finite(self, step: int) -> None:
+        assert self.model is not None
+        bad = [name for name, value in self.model.named_parameters() if not value.isfinite().all()]
+        if bad:
+            raise FloatingPointError(
+                f"step {step}: NaN or Inf in {bad[0]}: the step is not saved; lower training.learning_rate"
+            )
+
+
+class Journal(TrainerCallback):
+    """Rows of metrics.jsonl, each about one step, so that a resumed run writes the same ones; and of timing.jsonl."""
+
+    def __init__(self, run: RunDir, handle: Attachment, tell: Callable[[int, dict[str, Any]], None]) -> None:
+        self.run, self.handle, self.tell = run, handle, tell
+        self.began, self.seen = time.monotonic(), 0
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        self.handle.telemetry.clear()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        terms = self.handle.terms
+        self.seen += 0 if terms is None else terms.num_tokens * args.world_size * args.gradient_accumulation_steps
+        self.tell(state.global_step, {})
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **rest: Any
+    ) -> None:
+        if not logs or "loss" not in logs:
+            return
+        row = {name.removeprefix(PREFIX): value for name, value in logs.items() if name.startswith(PREFIX)}
+        row["loss"] = row.pop("objective", None)
+        row |= {name: logs[name] for name in ("learning_rate", "grad_norm") if name in logs}
+        seconds, self.began, seen, self.seen = time.monotonic() - self.began, time.monotonic(), self.seen, 0
+        speed = {"seconds": seconds, "tokens_per_second": seen / max(seconds, 1e-9)}
+        with together():
+            self.run.append(self.run.metrics, {"step": state.global_step, "split": "train"} | row)
+            self.run.append(self.run.timing, {"step": state.global_step} | speed)
+        self.tell(state.global_step, row | speed)
+
+
+class Stopper(TrainerCallback):
+    """Save and stop after a step, when a signal asks for it."""
+
+    def __init__(self, stops: Stops) -> None:
+        self.stops = stops
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        if self.stops.due():
+            control.should_save = control.should_training_stop = True
+
+
+def arguments(config: TrainConfig, run: RunDir, seed: int) -> TrainingArguments:
+    training, evaluation = config.training, config.evaluation
+    every = bool(evaluation.every and config.data.valid)
+    best = evaluation.best
+    return TrainingArguments(
+        output_dir=str(run.path),
+        seed=seed,
+        max_steps=training.steps,
+        gradient_accumulation_steps=training.micro_batches,
+        learning_rate=training.learning_rate,
+        lr_scheduler_type=SCHEDULES[training.schedule],
+        warmup_steps=training.warmup,
+        label_smoothing_factor=training.label_smoothing,
+        weight_decay=training.weight_decay,
+        adam_beta1=training.betas[0],
+        adam_beta2=training.betas[1],
+        max_grad_norm=training.clip,
+        bf16=training.precision == "bfloat16",
+        fp16=training.precision == "float16",
+        gradient_checkpointing=training.gradient_checkpointing,
+        eval_strategy="steps" if every else "no",
+        eval_steps=evaluation.every if every else None,
+        metric_for_best_model=best if every else None,
+        greater_is_better=best in HIGHER_IS_BETTER if every and best else None,
+        save_strategy="steps",
+        save_steps=config.checkpoints.every,
+        logging_strategy="steps",
+        logging_steps=config.logging.every,
+        logging_nan_inf_filter=False,
+        report_to=list(config.logging.report_to) or "none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        ddp_find_unused_parameters=False,
+        use_cpu=not torch.cuda.is_available() and not torch.backends.mps.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+
+
+def question(config: TrainConfig, names: Any) -> Question:
+    """What the evaluation part of a configuration asks."""
+    e = config.evaluation
+    return Question(names, e.beams, e.max_new_tokens, config.data.max_length, e.limit, e.tokenize, e.flores_model)
+
+
+def mean_of(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Of each number; counts are summed."""
+    if len(rows) == 1:
+        return rows[0]
+    total = {name: sum(row[name] for row in rows) for name in rows[0]}
+    return {name: value if name in ("num", "tokens") else value / len(rows) for name, value in total.items()}
+
+
+def _parts(rows: dict[str, dict[str, float]]) -> dict[str, Any]:
+    return {"sets": rows} if len(rows) > 1 else {}

@@ -1,0 +1,202 @@
+"""A run from beginning to end: read, learn, evaluate, write down. Killed at any time, it can go on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .. import specs
+from ..data.lines import DataError
+from ..integrations.trainer import robust
+from . import checkpoints, configfile, models, prepare
+from .config import TrainConfig
+from .engine import Journal, RunTrainer, Stopper
+from .finish import finish
+from .prepare import Prepared
+from .progress import Progress, Quiet
+from .rundir import RunDir, manifest
+from .stops import Stopped, Stops, at_once
+from .together import largest, met, rank, together, told
+
+FREE = {"logging", "checkpoints", "output", "seeds"}  # what may change when a run goes on
+
+
+def train(
+    config: TrainConfig,
+    *,
+    resume: bool = False,
+    command: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Train, evaluate and save a model for each seed; return their evaluations.
+
+    Args:
+        config: What to do.
+        resume: Go on with runs that were stopped; those that are done are left as they are.
+        command: How the user started it, for the manifest.
+        progress: Who tells the user; nobody if not given.
+
+    Example:
+        >>> import errornorm
+        >>> config = errornorm.TrainConfig(  # doctest: +SKIP
+        ...     task="translation", output="runs/first", data={"train": {"path": "noisy.jsonl"}}
+        ... )
+        >>> errornorm.train(config)  # doctest: +SKIP
+    """
+    models.quiet()
+    require(config.logging.report_to)
+    progress = progress or Quiet()
+    several = len(config.seeds) > 1
+    rows = []
+    with met():
+        for seed in config.seeds:
+            run = RunDir(config.output / f"seed-{seed}" if several else config.output, main=rank() == 0)
+            with progress.over(f"seed {seed}" if several else ""), _begun(run, resume, several) as going_on:
+                rows.append(_one(config, run, seed, going_on, list(command or sys.argv), progress))
+    return rows
+
+
+def require(loggers: Sequence[str]) -> None:
+    """Refuse loggers that are not installed, before any work is done."""
+    for name in loggers:
+        packages = ("tensorboard", "tensorboardX") if name == "tensorboard" else (name,)
+        if not any(find_spec(package) for package in packages):
+            raise ImportError(f"logging.report_to: {name} is not installed: pip install {name}, or leave it out")
+
+
+@contextmanager
+def _begun(run: RunDir, resume: bool, several: bool) -> Iterator[bool]:
+    """The folder, locked; and whether a run in it goes on."""
+    with ExitStack() as stack:
+        with together():
+            if several and run.main and RunDir(run.path.parent).has_run:
+                raise ValueError(f"{run.path.parent} has the run of one seed: for several, choose another output")
+            going_on = resume and (run.has_run or not several)
+            stack.enter_context(run.begun(going_on))
+        yield told(going_on)
+
+
+def _one(
+    config: TrainConfig, run: RunDir, seed: int, resume: bool, command: list[str], progress: Progress
+) -> dict[str, Any]:
+    if resume:
+        with together():
+            _same(config, run, seed)
+        if done := told(_evaluation(run)):
+            progress.say(f"{run.path} is done")
+            return done
+    with at_once():
+        with together(), checkpoints.room_for(run.path):
+            run.write_text(run.config, configfile.dump(config))
+        prepared = _prepared(config, run, progress)
+        with progress.doing("building the model"):
+            model = models.build(config, prepared.tokenizer, seed)
+        about = _about(config, prepared, model, seed, command)
+        with together(), checkpoints.room_for(run.path):
+            run.write_json(run.manifest, about)
+    with Stops(largest, progress.say) as stops, checkpoints.room_for(run.path):
+        trainer = _trained(config, prepared, run, model, seed, progress, stops)
+        return finish(config, prepared, run, trainer, about, progress, stops)
+
+
+def _evaluation(run: RunDir) -> dict[str, Any] | None:
+    """Of a run that is done."""
+    if not run.evaluation.is_file():
+        return None
+    row: dict[str, Any] = json.loads(run.evaluation.read_text(encoding="utf-8"))
+    return row
+
+
+def _about(config: TrainConfig, prepared: Prepared, model: Any, seed: int, command: list[str]) -> dict[str, Any]:
+    return manifest(
+        command=command,
+        seed=seed,
+        method=config.method,
+        objective=repr(specs.objective(config.method)),
+        task=config.task,
+        parameters=model.num_parameters(),
+        data=[asdict(count) for count in prepared.counts],
+        threads=torch.get_num_threads(),
+        ranks=dist.get_world_size() if dist.is_initialized() else 1,
+    )
+
+
+def _prepared(config: TrainConfig, run: RunDir, progress: Progress) -> Prepared:
+    with together(), checkpoints.room_for(run.path):
+        if run.main and checkpoints.verify(run.data) is not None:
+            with progress.doing("reading the corpus") as tell, checkpoints.staging(run.data) as stage:
+                prepare.prepare(config, stage, tell)
+    prepared = prepare.load(config, run.data)
+    for count in prepared.counts:
+        progress.say(
+            f"{count.split} {count.name}: {count.records} records = {count.used} used + {count.pruned} pruned + "
+            f"{count.quarantined} quarantined"
+        )
+    return prepared
+
+
+def _trained(
+    config: TrainConfig, prepared: Prepared, run: RunDir, model: Any, seed: int, progress: Progress, stops: Stops
+) -> RunTrainer:
+    """The trainer, with the last or best weights in its model."""
+    trainer = RunTrainer(config, prepared, run, model, seed)
+    handle = robust(trainer, specs.objective(config.method), on_nan=config.training.on_nan)
+    with together():
+        newest = checkpoints.newest(run.checkpoints) if run.main else None
+        step = checkpoints.step_of(newest) if newest else 0
+        for path in (run.metrics, run.timing):
+            run.truncate_rows(path, step)
+    newest, step = told((newest, step))
+    if newest:
+        progress.say(f"going on from step {step}")
+    with progress.steps(config.training.steps, step) as tell:
+        trainer.add_callback(Journal(run, handle, tell))
+        trainer.add_callback(Stopper(stops))
+        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+    step = trainer.state.global_step
+    if step < config.training.steps:
+        raise Stopped(stops.signal, step, run.checkpoints / checkpoints.name(step))
+    handle.detach()
+    best = trainer.state.best_global_step
+    if best and best != step:
+        progress.say(f"the best {config.evaluation.best} was at step {best}")
+        folder = run.checkpoints / checkpoints.name(best)
+        with together():
+            if run.main and (reason := checkpoints.verify(folder)):
+                raise DataError(f"{folder} is the best checkpoint, but cannot be used ({reason}): start a new run")
+        trainer._load_from_checkpoint(str(folder))
+    return trainer
+
+
+def _same(config: TrainConfig, run: RunDir, seed: int) -> None:
+    """A run goes on as it began."""
+    before = configfile.load(run.config)
+    old, new = before.model_dump(mode="json"), config.model_dump(mode="json")
+    if seed not in before.seeds:
+        raise ValueError(f"{run.path} has the run of seed {before.seeds[0]}, not {seed}: choose another output")
+    changed = [key for key in old if key not in FREE and old[key] != new[key]]
+    if changed:
+        parts = [
+            f"{key}.{k}"
+            for key in changed
+            if isinstance(old[key], dict)
+            for k in old[key]
+            if old[key][k] != new[key][k]
+        ]
+        raise ValueError(
+            f"{run.config} says otherwise about {', '.join(parts or changed)}: a run goes on as it began; "
+            "undo the change, or choose another output"
+        )
+
+
+def is_main() -> bool:
+    """Whether this process is the one that speaks and writes."""
+    return rank() == 0

@@ -1,0 +1,275 @@
+"""The folder of a run: what lies where, who may write, and files that are never half written."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._version import __version__
+from ..data.files import written
+from . import rows
+from .checkpoints import sweep
+from .disk import sync
+from .rows import read_rows as read_rows
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "sacrebleu", "numpy")
+
+_PART = re.compile(r"\..+\.\d+\.part")  # of `written`
+_OURS = re.compile(r"\.lock(\.json)?|\.(stage|old|trash)-.+|seed-\d+|\.DS_Store|lost\+found|" + _PART.pattern)
+
+
+class BusyError(OSError):
+    """Another process has the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The folder of a run.
+
+    Args:
+        path: The folder.
+        main: Whether this process is the one that writes. Others may call everything, but only read.
+    """
+
+    path: Path
+    main: bool = True
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "manifest.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def timing(self) -> Path:
+        return self.path / "timing.jsonl"
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.path / "tokenizer"
+
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
+    def outputs(self, split: str) -> Path:
+        return self.path / f"outputs-{split}.jsonl"
+
+    @property
+    def evaluation(self) -> Path:
+        return self.path / "evaluation.json"
+
+    @property
+    def curves(self) -> Path:
+        return self.path / "curves.png"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / ".lock"
+
+    @property
+    def owner(self) -> Path:
+        """Who has the lock, for the message to others."""
+        return self.path / ".lock.json"
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a run began here. A configuration alone may be the user's own."""
+        return self.config.is_file() and any(p.exists() for p in (self.lock, self.manifest, self.checkpoints))
+
+    @contextmanager
+    def begun(self, resume: bool) -> Iterator[None]:
+        """Check the folder, lock it and prepare it: nothing is created if it is refused."""
+        self.check(resume)
+        with self.locked():
+            self.prepare(resume)
+            yield
+
+    def check(self, resume: bool) -> None:
+        """Refuse a folder that is not fit for a new run, or has none to go on with. Writes nothing."""
+        if not self.main:
+            return
+        seeds = [folder.name for folder in sorted(self.path.glob("seed-*")) if RunDir(folder).has_run]
+        if resume:
+            if not self.has_run:
+                hint = f" (but {seeds[0]} in it has one)" if seeds else ""
+                raise ValueError(f"{self.path} has no run to go on with{hint}: check the name, or leave out --resume")
+        elif self.has_run or seeds:
+            raise ValueError(f"{self.path} has a run already: --resume goes on with it, or choose another output")
+        else:
+            self._only_ours()
+
+    def prepare(self, resume: bool) -> None:
+        """Check, make the folder, and remove what a killed process left. Call it with the lock.
+
+        Write `config` next: it marks the folder as a run.
+        """
+        if not self.main:
+            return
+        self.check(resume)
+        self.path.mkdir(parents=True, exist_ok=True)
+        sweep(self.path)
+        sweep(self.checkpoints)
+        for path in self.path.glob(".*.part"):
+            if _PART.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out. The lock of a process that was killed is free again."""
+        if not self.main:
+            yield
+            return
+        if not self.has_run:
+            self._only_ours()
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = self._acquired()
+        try:
+            since = datetime.now().astimezone().isoformat(" ", "seconds")
+            self.write_json(self.owner, {"pid": os.getpid(), "host": platform.node(), "since": since})
+            yield
+        finally:
+            self.owner.unlink(missing_ok=True)
+            lock.release()
+
+    def require_free(self) -> None:
+        """Refuse a folder that another process has at this moment. Writes nothing."""
+        if self.lock.is_file():
+            with suppress(PermissionError):
+                self._acquired().release()
+
+    def _acquired(self) -> FileLock:
+        try:
+            from filelock import FileLock, Timeout
+        except ImportError as error:
+            raise ImportError("training needs more packages: pip install errornorm[train]") from error
+        lock = FileLock(self.lock, thread_local=False)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise self._busy() from None
+        return lock
+
+    def write_json(self, path: Path, value: Any) -> None:
+        """A JSON file, completely or not at all. See `rows.strict` for numbers that JSON does not have."""
+        self.write_text(path, rows.dumps(value, indent=2) + "\n")
+
+    def write_text(self, path: Path, text: str) -> None:
+        """A text file, completely or not at all."""
+        if self.main:
+            with written(path) as file:
+                file.write(text)
+            sync(path.parent)
+
+    def append(self, path: Path, row: Mapping[str, Any]) -> None:
+        """Add a row to a JSONL file. See `rows.strict` for numbers that JSON does not have."""
+        if self.main:
+            rows.append(path, row)
+
+    def sync_rows(self) -> None:
+        """Bring metrics and timing to the disk. Call it before a checkpoint that follows them."""
+        for path in (self.metrics, self.timing):
+            if self.main and path.exists():
+                with path.open("r+b") as file:
+                    os.fsync(file.fileno())
+
+    def truncate_rows(self, path: Path, step: int) -> None:
+        """Keep the rows up to a step, so that after a resume each step is there once."""
+        if self.main and path.exists():
+            rows.truncate(path, step)
+
+    def _only_ours(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"{self.path} is a file: choose another output")
+        others = sorted(p.name for p in self.path.glob("*") if not _OURS.fullmatch(p.name))
+        if others:
+            some = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+            raise ValueError(f"{self.path} has other files ({some}): choose a new or an empty folder as output")
+
+    def _busy(self) -> BusyError:
+        who = "another process"
+        for _ in range(5):  # it may be about to write who it is
+            with suppress(OSError, ValueError, KeyError):
+                owner = json.loads(self.owner.read_text("utf-8"))
+                who = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+                break
+            time.sleep(0.05)
+        text = f"{self.path} is in use by {who}: wait for it, stop it, or choose another output"
+        return BusyError(errno.EBUSY, text)
+
+
+def sha256(path: Path) -> str:
+    """Of a file of any size."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """What a result may depend on; packages that are not installed are left out."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def data_hash(data: Sequence[Mapping[str, Any]]) -> str:
+    """One hash for all data of a run: equal data have equal hashes, wherever the files lie."""
+    entries = [{key: value for key, value in entry.items() if key != "path"} for entry in data]
+    return hashlib.sha256(json.dumps(entries, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def manifest(
+    *,
+    command: Sequence[str],
+    seed: int,
+    method: str,
+    objective: str,
+    task: str,
+    parameters: int,
+    data: Sequence[Mapping[str, Any]],
+    **more: Any,
+) -> dict[str, Any]:
+    """What a run was made from."""
+    return {
+        "errornorm": __version__,
+        "versions": versions(),
+        "command": list(command),
+        "seed": seed,
+        "method": method,
+        "objective": objective,
+        "task": task,
+        "parameters": parameters,
+        "data": [dict(entry) for entry in data],
+        "data_hash": data_hash(data),
+        **more,
+    }

@@ -1,0 +1,56 @@
+"""How text becomes tokens: a tokenizer from a folder, or a BPE that is trained on the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .presets import Kind
+
+PAD, END = "<pad>", "</s>"
+
+
+def load(name: str, tags: Sequence[str] = ()) -> Any:
+    """A tokenizer that exists. Every one that leaves here can pad and end."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{name}: no tokenizer there: {' '.join(str(error).split())[:200]}") from error
+    if tokenizer.eos_token_id is None:
+        raise ValueError(f"{name}: the tokenizer has no end-of-sequence token; set its eos_token first")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if new := [tag for tag in tags if tag not in tokenizer.get_vocab()]:
+        tokenizer.add_special_tokens({"additional_special_tokens": new}, replace_extra_special_tokens=False)
+    return tokenizer
+
+
+def train_bpe(texts: Iterable[str], vocab: int, kind: Kind, tags: Sequence[str] = ()) -> Any:
+    """A byte-level BPE of these texts: no text is unknown to it, and decoding gives back what was encoded, after a space."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=[PAD, END, *tags],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(texts, trainer)
+    if kind == "seq2seq":
+        bpe.post_processor = processors.TemplateProcessing(
+            single=f"$A {END}", special_tokens=[(END, bpe.token_to_id(END))]
+        )
+    wrap: Any = PreTrainedTokenizerFast
+    return wrap(
+        tokenizer_object=bpe,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=list(tags),
+        clean_up_tokenization_spaces=False,
+    )

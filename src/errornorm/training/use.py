@@ -1,0 +1,131 @@
+"""Use a model that was trained: evaluate it, or let it write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from .._version import __version__
+from ..data.files import Quarantine
+from ..data.lines import DataError, Problem, read_lines
+from ..evaluation import decode
+from ..evaluation.judge import BY_TASK, Question, Verdict, judge
+from . import corpora, models, tokenizing
+from .config import Source
+from .presets import kind_of
+
+CHUNK = 1000  # lines that are generated from together
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A model with what is needed to use it."""
+
+    model: Any
+    tokenizer: Any
+    task: str
+    prefix: str = ""
+    tags: list[str] = field(default_factory=list)
+    max_length: int = 256
+    method: str | None = None
+
+    def before(self, language: str | None) -> str:
+        """What the model reads before a source text."""
+        if not self.tags:
+            return self.prefix
+        tag = self.tags[0] if language is None and len(self.tags) == 1 else f"<2{language}>"
+        if tag not in self.tags:
+            able = ", ".join(tag.removeprefix("<2").removesuffix(">") for tag in self.tags)
+            raise ValueError(f"the model writes several languages: say which one (--to), out of {able}")
+        return f"{tag} {self.prefix}"
+
+
+def load(folder: Path, task: str | None = None) -> Saved:
+    """From a run directory, or from a folder with any model of transformers."""
+    models.quiet()
+    place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
+    if not (place / "config.json").is_file():
+        unfinished = (folder / "config.yaml").is_file()
+        why = "the run is not finished; go on with it (--resume)" if unfinished else "it has no config.json"
+        raise DataError(f"{folder}: no model there: {why}")
+    about = json.loads((place / "config.json").read_text(encoding="utf-8"))
+    use: dict[str, Any] = {"task": "translation" if about.get("is_encoder_decoder") else "language-modeling"}
+    if (place / "errornorm.json").is_file():
+        use = json.loads((place / "errornorm.json").read_text(encoding="utf-8"))
+    if task is not None:
+        use["task"] = task
+    model = models.load(str(place), kind_of(use["task"]))
+    return Saved(model, tokenizing.load(str(place)), **use)
+
+
+def evaluate(
+    folder: Path | Saved,
+    corpus: Source,
+    *,
+    metrics: Sequence[str] | None = None,
+    task: str | None = None,
+    tell: Callable[[int], None] = lambda done: None,
+    **options: Any,
+) -> tuple[dict[str, Any], Verdict]:
+    """Measure a saved model on a corpus: a row with its settings, and the outputs behind it.
+
+    Args:
+        folder: A run directory, a model's folder, or what `load` returned.
+        corpus: Where the texts are.
+        metrics: Some of likelihood, bleu, chrf, rouge, copies; by the task if not given.
+        task: If the model does not know its own.
+        tell: Called with the number of outputs, now and then.
+        options: Of `Question`: beams, max_new_tokens, limit, tokenize, flores_model.
+    """
+    saved = folder if isinstance(folder, Saved) else load(folder, task)
+    with TemporaryDirectory() as place:
+        quarantine = Quarantine(Path(place) / "quarantine.jsonl")
+        texts = list(corpora.read(corpus, kind_of(saved.task), quarantine))
+    question = Question(metrics or BY_TASK[saved.task], max_length=saved.max_length, **options)
+    language = corpus.languages.split("-")[1] if corpus.languages else None
+    verdict = judge(saved.model, saved.tokenizer, texts, question, saved.before(language), tell)
+    row = {
+        **verdict.values,
+        "signatures": verdict.signatures,
+        "records": quarantine.records,
+        "quarantined": quarantine.problems,
+        "task": saved.task,
+        "method": saved.method,
+        "errornorm": __version__,
+    }
+    return row, verdict
+
+
+def generate(
+    folder: Path | Saved,
+    lines: Iterable[str],
+    *,
+    beams: int = 5,
+    max_new_tokens: int = 128,
+    to: str | None = None,
+    task: str | None = None,
+) -> Iterator[str]:
+    """Translate, summarize or continue each line, in order, a thousand at a time."""
+    saved = folder if isinstance(folder, Saved) else load(folder, task)
+    before = saved.before(to)
+    iterator = iter(lines)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield from decode.generate(
+            saved.model, saved.tokenizer, [before + line for line in chunk],
+            beams=beams, max_new_tokens=max_new_tokens, max_length=saved.max_length,
+        )  # fmt: skip
+
+
+def readable(path: Path, on_problem: Callable[[Problem], None]) -> Iterator[str]:
+    """Lines of a file. One that cannot be read is an empty one, so that outputs keep their numbers."""
+    for line in read_lines(path):
+        if isinstance(line, Problem):
+            on_problem(line)
+            yield ""
+        else:
+            yield line.text
