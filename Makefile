@@ -25,7 +25,7 @@ $(VENV)/.ready-bench: $(VENV)/.ready
 	$(INSTALL_SELF) '.[bench]'
 	@touch $@
 
-demo: setup ## Show the core at work
+demo: setup ## Five methods on text full of copies, and a page about it
 	$(BIN)/errornorm demo
 
 check: setup ## Lint, formatting, types and import layers

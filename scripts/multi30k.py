@@ -70,7 +70,10 @@ def main() -> None:
             row = measure(args.folder, args.work, name)
             part.write_text(json.dumps(row, indent=1, ensure_ascii=False) + "\n")
         row = json.loads(part.read_text())
-        print(f"{name}: BLEU {row['bleu']:.1f}, greedy {row['greedy']['bleu']:.1f}, copies {row['copies']:.0%}", flush=True)
+        print(
+            f"{name}: BLEU {row['bleu']:.1f}, greedy {row['greedy']['bleu']:.1f}, copies {row['copies']:.0%}",
+            flush=True,
+        )
     rows = [json.loads(part.read_text()) for name in RUNS if (part := parts / f"{name}.json").exists()]
     report = {"threads": len(os.sched_getaffinity(0)), "rows": rows}
     (args.output / "multi30k.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")

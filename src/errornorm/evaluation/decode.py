@@ -53,7 +53,8 @@ def generate(
 
 def positions(model: Any) -> int | None:
     """How many tokens a model can tell the places of; None: any number, as those with relative positions."""
-    return getattr(model.config, "max_position_embeddings", None)
+    room = getattr(model.config, "max_position_embeddings", None)
+    return room if room is not None and room > 0 else None  # XLNet says -1
 
 
 def _lengths(model: Any, longest: int | None, new: int) -> tuple[int | None, int]:

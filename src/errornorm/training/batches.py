@@ -22,11 +22,16 @@ NOTHING = -1  # an example without tokens, for a piece that would be empty
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Lengths of the examples, and which corpus each is from."""
+    """Lengths of the examples, and which corpus each is from.
+
+    Batches are made of similar `keys`, the lengths of the sources: of the targets it would gather those that are
+    wrong, a copy or half a translation, in batches of their own.
+    """
 
     lengths: Any
     groups: Any
     temperature: float = 1.0
+    keys: Any = None  # the lengths, if not given
 
     def epoch(self, rng: numpy.random.Generator) -> Any:
         """Every example once, in random order; with a temperature, small corpora more often and large ones less."""
@@ -81,25 +86,28 @@ class Plan(Sampler[list[int]]):
             epoch += 1
 
     def steps_per_epoch(self) -> int:
+        """Of the first one; others may be a few longer or shorter."""
         return sum(1 for _ in self._epoch(numpy.random.default_rng([self.seed, 0])))
 
     def _epoch(self, rng: numpy.random.Generator) -> Iterator[Any]:
         order = self.examples.epoch(rng)
         mean = max(1.0, float(self.examples.lengths.mean()))
         pool = max(1, int(POOL * self.tokens / mean))
+        keys = self.examples.lengths if self.examples.keys is None else self.examples.keys
         for start in range(0, len(order), pool):
             members = order[start : start + pool]
-            members = members[numpy.argsort(self.examples.lengths[members], kind="stable")]
+            members = members[numpy.argsort(keys[members], kind="stable")]
             batches = list(self._cut(members))
             yield from (batches[i] for i in rng.permutation(len(batches)))
 
     def _cut(self, members: Any) -> Iterator[Any]:
-        lengths = self.examples.lengths[members]
-        start = 0
-        for end in range(1, len(members) + 1):  # sorted, so the last is the longest
-            if end == len(members) or lengths[end] * (end + 1 - start) > self.tokens:
+        start, longest = 0, 0
+        for end, length in enumerate(self.examples.lengths[members]):
+            longest = max(longest, length)
+            if end > start and longest * (end + 1 - start) > self.tokens:
                 yield members[start:end]
-                start = end
+                start, longest = end, length
+        yield members[start:]
 
 
 class Pairs(torch.utils.data.Dataset[dict[str, Any]]):

@@ -162,6 +162,7 @@ def _seal(stage: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             folders.append(path)
         elif path.is_file() and not path.is_symlink():
+            path.chmod(stage.stat().st_mode & 0o666)  # safetensors writes for the owner alone
             sums[path.relative_to(stage).as_posix()] = _sealed(path)
         else:
             raise ValueError(f"{path} is a link or a device: a checkpoint holds plain files")

@@ -255,8 +255,8 @@ class TrainConfig(Settings):
     @field_validator("objective")
     @classmethod
     def _objective(cls, text: str | None) -> str | None:
-        if text is not None:
-            specs.objective(text)
+        if text is not None and (columns := specs.objective(text).columns):
+            raise ValueError(f"needs {', '.join(sorted(columns))} with each batch, which a corpus does not have")
         return text
 
     @field_validator("seeds")
@@ -272,8 +272,11 @@ class TrainConfig(Settings):
         if self.model.preset is not None and self.kind not in PRESETS[self.model.preset]:
             able = ", ".join(name for name, kinds in PRESETS.items() if self.kind in kinds)
             raise refused("model.preset", f"{self.model.preset} cannot do {self.task}; choose one of {able}")
-        if self.evaluation.best is not None and not self.data.valid:
-            raise refused("evaluation.best", "needs an evaluation during training; give data.valid, or remove it")
+        if self.evaluation.best is not None and not (self.data.valid and self.evaluation.every):
+            problem = "needs evaluations during training; give data.valid and evaluation.every, or remove it"
+            raise refused("evaluation.best", problem)
+        if self.evaluation.every and not self.data.valid:
+            raise refused("evaluation.every", "has nothing to evaluate on; give data.valid, or remove it")
         for key in ("metrics", "during"):
             if self.kind == "causal" and set(getattr(self.evaluation, key) or ()) - {"likelihood"}:
                 problem = "language-modeling has no targets to compare outputs with; give [likelihood]"

@@ -34,21 +34,23 @@ def read(source: Source, kind: Kind, quarantine: Quarantine) -> Iterator[list[st
 
 def _records(source: Source, names: Sequence[str]) -> Iterator[Record | Problem]:
     items = _dataset(source) if source.path is None else _file(source, source.path, names)
+    dotted = [name for name in names if "." in name]
     for item in items:
-        yield checked(_opened(item, names), names) if isinstance(item, Record) else item
+        if isinstance(item, Record):
+            for name in dotted:
+                item = Record(item.where, _inside(item.fields, name) | item.fields)
+            item = checked(item, names)
+        yield item
 
 
-def _opened(record: Record, names: Sequence[str]) -> Record:
-    """With what lies inside objects, under names such as `translation.en`."""
-    found = {}
-    for name in names:
-        value: Any = record.fields
-        keys = name.split(".") if "." in name and name not in value else []
-        while keys and isinstance(value, dict) and keys[0] in value:
-            value = value[keys.pop(0)]
-            if not keys:
-                found[name] = value
-    return Record(record.where, record.fields | found) if found else record
+def _inside(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    """What lies inside objects under a name such as `translation.en`, by this name; nothing if it is not there."""
+    value: Any = fields
+    for key in name.split("."):
+        if not isinstance(value, dict) or key not in value:
+            return {}
+        value = value[key]
+    return {name: value}
 
 
 def _file(source: Source, path: Path, names: Sequence[str]) -> Iterable[Record | Problem]:
@@ -71,6 +73,7 @@ def _dataset(source: Source) -> Iterator[Record]:
     except ImportError as error:
         raise ImportError("data sets need the package datasets: pip install errornorm[train]") from error
     datasets.disable_progress_bars()  # they would break ours
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are told once, by us
     name, split = str(source.dataset), source.split
     try:
         rows = datasets.load_dataset(name, source.subset, split=split, streaming=not set("[+") & set(split))

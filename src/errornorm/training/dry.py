@@ -84,6 +84,7 @@ def estimate(config: TrainConfig, progress: Progress) -> dict[str, Any]:
 def table(estimate: dict[str, Any]) -> list[tuple[str, str]]:
     """Rows for people."""
     minutes = estimate["seconds"] / 60
+    time = f"{minutes:,.1f} min" if minutes >= 1 else f"{estimate['seconds']:.1f} s"
     return [
         *((f"{x['split']} {x['name']}", f"{x['used']:,} of {x['records']:,} records") for x in estimate["counts"]),
         ("pruned, quarantined", f"{estimate['pruned']:,}, {estimate['quarantined']:,}"),
@@ -92,7 +93,7 @@ def table(estimate: dict[str, Any]) -> list[tuple[str, str]]:
         ("steps", f"{estimate['steps']:,} ({estimate['steps'] / estimate['steps_per_epoch']:.1f} epochs)"),
         (
             "training time",
-            f"{minutes:,.1f} min ({estimate['seconds_per_step']:.3f} s per step, {estimate['runs']} run(s))",
+            f"{time} ({estimate['seconds_per_step']:.3f} s per step, {estimate['runs']} run(s))",
         ),
         ("memory", f"{estimate['memory_bytes'] / 2**30:.1f} GB"),
         ("disk", f"{estimate['disk_bytes'] / 2**20:,.0f} MB"),

@@ -23,7 +23,7 @@ from .config import TrainConfig
 from .prepare import Prepared
 from .rundir import RunDir
 from .stops import Stops
-from .together import staged, together, told
+from .together import on_cpu, staged, together, told
 
 try:
     from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -56,6 +56,8 @@ class RunTrainer(Trainer):
             processing_class=prepared.tokenizer,
         )
         self.remove_callback(PrinterCallback)
+        if self.is_fsdp_enabled:
+            _refuse_shared(model)
 
     def get_train_dataloader(self) -> Any:
         training, world = self.config.training, self.args.world_size
@@ -111,7 +113,7 @@ class RunTrainer(Trainer):
         """As the Trainer writes it, but into a stage, which is renamed once all of it is on the disk."""
         step = self.state.global_step
         with together():
-            self._require_finite(step)
+            self._require_finite()
             self.run.sync_rows()
         with staged(self.run, self.run.checkpoints / checkpoints.name(step)) as stage:
             with together(), checkpoints.room_for(self.run.path), self._staging(stage):
@@ -128,15 +130,19 @@ class RunTrainer(Trainer):
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         with together(), checkpoints.room_for(self.run.path):  # the Trainer's ranks wait for each other behind it
-            super().save_model(output_dir, _internal_call)
+            if self.is_fsdp_enabled and not _internal_call:
+                # By default the Trainer has shards only in its checkpoints, and no model at all.
+                weights = self.accelerator.get_state_dict(self.model)
+                if self.args.should_save:
+                    self._save(output_dir, state_dict=weights)
+            else:
+                super().save_model(output_dir, _internal_call)
 
-    def _require_finite(self, step: int) -> None:
+    def _require_finite(self) -> None:
         assert self.model is not None
         bad = [name for name, value in self.model.named_parameters() if not value.isfinite().all()]
         if bad:
-            raise FloatingPointError(
-                f"step {step}: NaN or Inf in {bad[0]}: the step is not saved; lower training.learning_rate"
-            )
+            raise FloatingPointError(f"NaN or Inf in {bad[0]}, which is not saved")
 
 
 class Journal(TrainerCallback):
@@ -212,11 +218,25 @@ def arguments(config: TrainConfig, run: RunDir, seed: int) -> TrainingArguments:
         logging_nan_inf_filter=False,
         report_to=list(config.logging.report_to) or "none",
         disable_tqdm=True,
+        log_level="error",
+        log_level_replica="error",
         remove_unused_columns=False,
         ddp_find_unused_parameters=False,
-        use_cpu=not torch.cuda.is_available() and not torch.backends.mps.is_available(),
+        use_cpu=on_cpu(),
         dataloader_pin_memory=torch.cuda.is_available(),
     )
+
+
+def _refuse_shared(model: Any) -> None:
+    """Accelerate gives each sharded group its own parameters; only those of head and input embeddings may be one."""
+    if not model.config.is_encoder_decoder:
+        return
+    encoder, decoder = (part.get_input_embeddings().weight for part in (model.get_encoder(), model.get_decoder()))
+    if encoder is decoder:
+        raise ValueError(
+            "FSDP cannot shard embeddings that encoder and decoder share: start it with torchrun, without FSDP, or set "
+            "model.overrides: {tie_word_embeddings: false, share_encoder_decoder_embeddings: false}"
+        )
 
 
 def question(config: TrainConfig, names: Any) -> Question:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from .. import specs
+from ..evaluation.decode import positions
 from .config import TrainConfig
 from .presets import PRESETS, Kind
 
@@ -21,79 +23,111 @@ def build(config: TrainConfig, tokenizer: Any, seed: int) -> Any:
             model.resize_token_embeddings(len(tokenizer))  # language tags
     else:
         model = _scratch(config, tokenizer)
-    frozen = config.training.freeze
-    for name, parameter in model.named_parameters():
-        if any(name.startswith(prefix) for prefix in frozen):
-            parameter.requires_grad_(False)
-    if unused := [prefix for prefix in frozen if not any(n.startswith(prefix) for n, _ in model.named_parameters())]:
-        raise ValueError(f"training.freeze: no parameter of {type(model).__name__} begins with {unused[0]!r}")
+    room, longest = positions(model), config.data.max_length
+    if room is not None and room < longest:
+        raise ValueError(f"data.max_length: {longest}, but the model has only {room} positions; lower it")
+    _freeze(model, config.training.freeze)
     _end_with(model, tokenizer)
     return model
 
 
 def load(name: str, kind: Kind, **overrides: Any) -> Any:
     """A pretrained model, from a folder or by its name."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    from transformers import AutoConfig
 
     try:
         about = AutoConfig.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{name}: no model there: {' '.join(str(error).split())[:200]}") from error
+        raise ValueError(f"{name}: no model there: {_short(error)}") from error
     if about.is_encoder_decoder != (kind == "seq2seq"):
         able = "translation or summarization" if about.is_encoder_decoder else "language-modeling"
         raise ValueError(f"{name} is a {about.model_type}, which is for {able}")
-    _override(about, overrides)
-    auto = AutoModelForSeq2SeqLM if kind == "seq2seq" else AutoModelForCausalLM
-    return auto.from_pretrained(name, config=about, dtype="float32")
+    _check_keys(about, overrides)
+    for key, value in (_causal(about, kind) | overrides).items():
+        setattr(about, key, value)
+    try:
+        return _auto(kind).from_pretrained(name, config=about, dtype="float32")
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: weights of other shapes
+        raise ValueError(f"{name}: the model cannot be loaded: {_short(error)}") from error
 
 
 def _scratch(config: TrainConfig, tokenizer: Any) -> Any:
-    from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    from transformers import CONFIG_MAPPING
 
     entries = dict(config.model.config or PRESETS[config.model.preset or "tiny"][config.kind])
     name = entries.pop("model_type")
     if name not in CONFIG_MAPPING:
         raise ValueError(f"model.config: unknown model_type {name!r}{specs.near(name, CONFIG_MAPPING)}")
-    about = CONFIG_MAPPING[name]()
+    default, auto = CONFIG_MAPPING[name](), _auto(config.kind)
+    able = type(default) in auto._model_mapping and hasattr(default, "vocab_size")
+    if not able or default.is_encoder_decoder != (config.kind == "seq2seq"):
+        raise ValueError(f"model.config: a {name} cannot do {config.task}")
+    entries |= config.model.overrides
+    _check_keys(default, entries)
+    names = default.attribute_map
+    entries = {names.get(key, key): value for key, value in (_ours(config, tokenizer, default) | entries).items()}
+    # Made anew, not changed: some entries follow from others, such as the size of the heads from their number.
+    return auto.from_config(type(default)(**entries))
+
+
+def _ours(config: TrainConfig, tokenizer: Any, default: Any) -> dict[str, Any]:
+    """Entries that follow from the tokenizer and the lengths."""
+    pad, end, start = tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.bos_token_id
     ours = {
         "vocab_size": len(tokenizer),
-        "pad_token_id": tokenizer.pad_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "bos_token_id": tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id,
-        "use_cache": True,
+        "pad_token_id": pad,
+        "eos_token_id": end,
+        "bos_token_id": end if start is None else start,
     }
+    places = config.data.max_length
     if config.kind == "seq2seq":
-        ours |= {
-            "decoder_start_token_id": tokenizer.pad_token_id,
-            "forced_eos_token_id": None,
-            "is_encoder_decoder": True,
-        }
-        ours |= {"decoder_vocab_size": len(tokenizer)} if hasattr(about, "decoder_vocab_size") else {}
-    for length in ("max_position_embeddings", "n_positions"):
-        if hasattr(about, length) and length not in entries:
-            ours[length] = max(config.data.max_length, config.evaluation.max_new_tokens) + 8
-    for key, value in ours.items():
-        setattr(about, key, value)
-    _override(about, entries | config.model.overrides)
-    if about.is_encoder_decoder != (config.kind == "seq2seq"):
-        raise ValueError(f"model.config: a {name} cannot do {config.task}")
-    auto: Any = AutoModelForSeq2SeqLM if config.kind == "seq2seq" else AutoModelForCausalLM
-    return auto.from_config(about)
+        ours["decoder_start_token_id"] = pad
+        places = max(places, config.evaluation.max_new_tokens) + 8  # some to spare
+    special = {"max_position_embeddings": places, "decoder_vocab_size": len(tokenizer), "forced_eos_token_id": None}
+    ours |= {key: value for key, value in special.items() if hasattr(default, key)}
+    return ours | _causal(default, config.kind)
 
 
-def _override(about: Any, entries: dict[str, Any]) -> None:
-    known = {*about.to_dict(), *getattr(about, "attribute_map", {})}
-    for key, value in entries.items():
+def _causal(about: Any, kind: Kind) -> dict[str, Any]:
+    """A BERT would look ahead."""
+    return {"is_decoder": True} if kind == "causal" and hasattr(about, "is_decoder") else {}
+
+
+def _check_keys(about: Any, entries: dict[str, Any]) -> None:
+    known = {*about.to_dict(), *about.attribute_map}
+    for key in entries:
         if key not in known:
             raise ValueError(f"model: a {about.model_type} configuration has no {key!r}{specs.near(key, known)}")
-        setattr(about, key, value)
+
+
+def _auto(kind: Kind) -> Any:
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    return AutoModelForSeq2SeqLM if kind == "seq2seq" else AutoModelForCausalLM
+
+
+def _freeze(model: Any, prefixes: Sequence[str]) -> None:
+    for prefix in prefixes:
+        found = [parameter for name, parameter in model.named_parameters() if name.startswith(prefix)]
+        if not found:
+            raise ValueError(f"training.freeze: no parameter of {type(model).__name__} begins with {prefix!r}")
+        for parameter in found:
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError("training.freeze: nothing is left to learn")
 
 
 def _end_with(model: Any, tokenizer: Any) -> None:
-    """Generation ends with the tokenizer's end token, and is set by us, not by a model's own beams and lengths."""
-    about = model.generation_config
-    about.eos_token_id = about.eos_token_id or tokenizer.eos_token_id
+    """Generation ends with the end token that the model is trained on; a model's own may be another, or several."""
+    about, end = model.generation_config, tokenizer.eos_token_id
+    own = about.eos_token_id
+    if end not in (own if isinstance(own, list) else [own]):
+        about.eos_token_id = end
     about.pad_token_id = tokenizer.pad_token_id
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def quiet() -> None:

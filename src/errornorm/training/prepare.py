@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -95,11 +95,12 @@ def load(config: TrainConfig, folder: Path) -> Prepared:
         dataset = Rows(text, length)
         # A row is of the corpus that it begins in.
         groups = groups[numpy.searchsorted(text.ends, numpy.arange(len(dataset)) * length, side="right")]
-        lengths = numpy.full(len(dataset), length)
+        lengths = keys = numpy.full(len(dataset), length)
     else:
         source, target = sides
         dataset = Pairs(source, target, tokenizer.pad_token_id)
-        lengths = numpy.maximum(source.lengths, target.lengths)
+        keys = source.lengths
+        lengths = numpy.maximum(keys, target.lengths)
     sets = {
         split: [
             EvaluationSet(x.label, _texts(folder / f"{split}-{i}.jsonl"), prefix(config, x))
@@ -108,7 +109,7 @@ def load(config: TrainConfig, folder: Path) -> Prepared:
         for split, parts in (("valid", config.data.valid), ("test", config.data.test))
     }
     counts = [Count(**row) for row in json.loads((folder / "counts.json").read_text(encoding="utf-8"))]
-    return Prepared(tokenizer, dataset, Examples(lengths, groups, config.data.temperature), **sets, counts=counts)
+    return Prepared(tokenizer, dataset, Examples(lengths, groups, config.data.temperature, keys), **sets, counts=counts)
 
 
 def prefix(config: TrainConfig, corpus: Source) -> str:
@@ -132,13 +133,69 @@ def _tokenizer(config: TrainConfig, folder: Path, tell: Tell) -> Any:
     return tokenizing.train_bpe(texts(), config.tokenizer.vocab, config.kind, tags)
 
 
-@dataclass(slots=True)
-class _Reading:
-    """A corpus that is being read: what was used of it."""
+def _encode(config: TrainConfig, tokenizer: Any, corpus: Source, aside: Path, sides: Sequence[Writer]) -> Count:
+    count, quarantine, digest = _count(corpus, "train"), Quarantine(aside), hashlib.sha256()
+    length = config.data.max_length
+    for chunk in _chunks(corpora.read(corpus, config.kind, quarantine)):
+        for texts, rows in zip(chunk, _tokens(config, tokenizer, corpus, chunk), strict=True):
+            if config.kind == "seq2seq" and max(map(len, rows)) > length:
+                continue
+            for side, row in zip(sides, rows, strict=True):
+                side.append(row)
+            count.used += 1
+            count.tokens += len(rows[-1])
+            digest.update(_ended(texts))
+    if not count.used:
+        raise DataError(f"{count.path}: no pair is within data.max_length {length} tokens; raise it")
+    return _closed(count, quarantine, digest.hexdigest())
 
-    config: TrainConfig
-    corpus: Source
-    aside: Path
-    used: int = 0
-    tokens: int = 0
-    digest: Any = field(default_factory=hashlib.sha256)
+
+def _tokens(
+    config: TrainConfig, tokenizer: Any, corpus: Source, chunk: list[list[str]]
+) -> Iterable[tuple[list[int], ...]]:
+    """Source and target of each record, or its document."""
+    columns = [list(column) for column in zip(*chunk, strict=True)]
+    if config.kind == "causal":
+        return zip(encode(tokenizer, columns[0]))
+    sources, targets = columns
+    before, cut = prefix(config, corpus), config.data.max_length if config.task == "summarization" else None
+    read = encode(tokenizer, [before + text for text in sources], cut=cut)
+    return zip(read, encode(tokenizer, targets, target=True), strict=True)
+
+
+def _copy(config: TrainConfig, corpus: Source, split: str, path: Path) -> Count:
+    """Evaluation texts, as they are."""
+    count, quarantine = _count(corpus, split), Quarantine(path.with_suffix(".quarantine.jsonl"))
+    digest = hashlib.sha256()
+    with path.open("w", encoding="utf-8") as file:
+        for texts in corpora.read(corpus, config.kind, quarantine):
+            file.write(json.dumps(texts, ensure_ascii=False) + "\n")
+            count.used += 1
+            digest.update(_ended(texts))
+    return _closed(count, quarantine, digest.hexdigest())
+
+
+def _count(corpus: Source, split: str) -> Count:
+    return Count(split, corpus.label, str(corpus.path or corpus.dataset))
+
+
+def _closed(count: Count, quarantine: Quarantine, sha256: str) -> Count:
+    count.records, count.quarantined, count.sha256 = quarantine.records, quarantine.problems, sha256
+    count.pruned = count.records - count.used - count.quarantined
+    return count
+
+
+def _ended(texts: Sequence[str]) -> bytes:
+    """For a checksum: no text has a NUL, so other texts give other bytes."""
+    return "".join(f"{text}\0" for text in texts).encode()
+
+
+def _texts(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def _chunks(items: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 EVERY = 10.0  # seconds from plain line to plain line
+WIDE = 100  # columns of a terminal where everything fits
+SHOWN = {"loss": "loss {:.3f}", "nll": "nll {:.3f}", "kept": "kept {:.1%}", "tokens_per_second": "{:,.0f} tokens/s"}
 
 
 class Progress:
@@ -40,6 +42,7 @@ class Progress:
     def steps(self, total: int, done: int) -> Iterator[Callable[[int, dict[str, Any]], None]]:
         """Optimizer steps: to be told about each, with numbers when there are new ones."""
         began = last = time.monotonic()
+        self._row = {}
 
         def tell(step: int, row: dict[str, Any]) -> None:
             nonlocal last
@@ -82,13 +85,16 @@ class Live(Progress):
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        columns = ("training", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[numbers]}"))
-        with Bar(*columns, TimeRemainingColumn(), console=self.console, transient=True) as bar:
+        self._row = {}
+        text = TextColumn("{task.fields[numbers]}")
+        columns = (self.title or "training", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), text)
+        with Bar(*columns, console=self.console, transient=True) as bar:
             task = bar.add_task("training", total=total, completed=done, numbers="")
 
             def tell(step: int, row: dict[str, Any]) -> None:
                 self._row |= row
-                bar.update(task, completed=step, numbers=_numbers(self._row))
+                shown = SHOWN if self.console.width >= WIDE else [name for name in SHOWN if name != "nll"]
+                bar.update(task, completed=step, numbers=_numbers(self._row, shown))
 
             yield tell
 
@@ -98,10 +104,8 @@ def choose() -> Progress:
     return Live() if sys.stderr.isatty() else Progress()
 
 
-def _numbers(row: dict[str, Any]) -> str:
-    shown = [(name, row[name]) for name in ("loss", "nll", "kept", "tokens_per_second") if row.get(name) is not None]
-    forms = {"loss": "loss {:.3f}", "nll": "nll {:.3f}", "kept": "kept {:.1%}", "tokens_per_second": "{:,.0f} tokens/s"}
-    return ", ".join(forms[name].format(value) for name, value in shown)
+def _numbers(row: dict[str, Any], shown: Iterable[str] = SHOWN) -> str:
+    return ", ".join(SHOWN[name].format(row[name]) for name in shown if row.get(name) is not None)
 
 
 def _clock(seconds: float) -> str:

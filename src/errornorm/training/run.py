@@ -53,7 +53,7 @@ def train(
     """
     models.quiet()
     require(config.logging.report_to)
-    progress = progress or Quiet()
+    progress = progress if progress and is_main() else Quiet()
     several = len(config.seeds) > 1
     rows = []
     with met():
@@ -160,7 +160,11 @@ def _trained(
     with progress.steps(config.training.steps, step) as tell:
         trainer.add_callback(Journal(run, handle, tell))
         trainer.add_callback(Stopper(stops))
-        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+        try:
+            trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+        except FloatingPointError as error:
+            advice = "lower training.learning_rate, or leave such steps out with training.on_nan: skip"
+            raise FloatingPointError(f"{error}; after step {trainer.state.global_step}; {advice}") from error
     step = trainer.state.global_step
     if step < config.training.steps:
         raise Stopped(stops.signal, step, run.checkpoints / checkpoints.name(step))
@@ -183,18 +187,17 @@ def _same(config: TrainConfig, run: RunDir, seed: int) -> None:
     if seed not in before.seeds:
         raise ValueError(f"{run.path} has the run of seed {before.seeds[0]}, not {seed}: choose another output")
     changed = [key for key in old if key not in FREE and old[key] != new[key]]
-    if changed:
-        parts = [
-            f"{key}.{k}"
-            for key in changed
-            if isinstance(old[key], dict)
-            for k in old[key]
-            if old[key][k] != new[key][k]
-        ]
+    names = [name for key in changed for name in (_inside(key, old[key], new[key]) or [key])]
+    if names:
         raise ValueError(
-            f"{run.config} says otherwise about {', '.join(parts or changed)}: a run goes on as it began; "
+            f"{run.config} says otherwise about {', '.join(names)}: a run goes on as it began; "
             "undo the change, or choose another output"
         )
+
+
+def _inside(key: str, old: Any, new: Any) -> list[str]:
+    """Which settings of a section differ."""
+    return [f"{key}.{name}" for name in old if old[name] != new[name]] if isinstance(old, dict) else []
 
 
 def is_main() -> bool:

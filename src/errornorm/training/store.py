@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -41,11 +41,10 @@ class Writer:
         self._ends: IO[bytes] = path.with_suffix(".ends").open("wb")
         self._end = 0
 
-    def extend(self, rows: Iterable[list[int]]) -> None:
-        for row in rows:
-            self._tokens.write(numpy.asarray(row, TOKEN).tobytes())
-            self._end += len(row)
-            self._ends.write(numpy.asarray(self._end, END).tobytes())
+    def append(self, row: Sequence[int]) -> None:
+        self._tokens.write(numpy.asarray(row, TOKEN).tobytes())
+        self._end += len(row)
+        self._ends.write(numpy.asarray(self._end, END).tobytes())
 
     def __enter__(self) -> Writer:
         return self

@@ -23,6 +23,11 @@ def rank() -> int:
     return dist.get_rank() if _met() else int(os.environ.get("RANK", 0))
 
 
+def on_cpu() -> bool:
+    """Whether there is no accelerator that training could use."""
+    return not torch.cuda.is_available() and not torch.backends.mps.is_available()
+
+
 @contextmanager
 def met() -> Iterator[None]:
     """Inside, the ranks can talk, if the launcher started several."""
@@ -31,7 +36,7 @@ def met() -> Iterator[None]:
         return
     from accelerate import PartialState
 
-    PartialState()
+    PartialState(cpu=on_cpu())  # else it would not choose gloo
     yield  # not in a finally: after an error the others may be waiting elsewhere
     dist.destroy_process_group()
 
@@ -67,7 +72,7 @@ def largest(number: int) -> int:
     """Of the numbers of all ranks."""
     if not _several():
         return number
-    box = torch.tensor(number, device="cpu" if "gloo" in dist.get_backend() else "cuda")
+    box = torch.tensor(number, device="cuda" if dist.get_backend() == "nccl" else "cpu")
     dist.all_reduce(box, op=dist.ReduceOp.MAX)
     return int(box)
 

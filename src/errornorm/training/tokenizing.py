@@ -18,6 +18,8 @@ def load(name: str, tags: Sequence[str] = ()) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise ValueError(f"{name}: no tokenizer there: {' '.join(str(error).split())[:200]}") from error
+    if len(tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)) < 2:  # what is made if there is none
+        raise ValueError(f"{name}: no tokenizer there: save the model's tokenizer to the same folder")
     if tokenizer.eos_token_id is None:
         raise ValueError(f"{name}: the tokenizer has no end-of-sequence token; set its eos_token first")
     if tokenizer.pad_token_id is None:
@@ -28,7 +30,7 @@ def load(name: str, tags: Sequence[str] = ()) -> Any:
 
 
 def train_bpe(texts: Iterable[str], vocab: int, kind: Kind, tags: Sequence[str] = ()) -> Any:
-    """A byte-level BPE of these texts: no text is unknown to it, and decoding gives back what was encoded, after a space."""
+    """A byte-level BPE of these texts. It knows every text, and decoding gives it back, behind a space."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -15,11 +15,13 @@ from ..data.files import Quarantine
 from ..data.lines import DataError, Problem, read_lines
 from ..evaluation import decode
 from ..evaluation.judge import BY_TASK, Question, Verdict, judge
+from ..specs import near
 from . import corpora, models, tokenizing
 from .config import Source
 from .presets import kind_of
 
 CHUNK = 1000  # lines that are generated from together
+LONGEST = 1024  # tokens that a model reads which does not say how many it was trained on
 
 
 @dataclass(frozen=True)
@@ -36,31 +38,47 @@ class Saved:
 
     def before(self, language: str | None) -> str:
         """What the model reads before a source text."""
+        if kind_of(self.task) == "causal":
+            return ""
         if not self.tags:
             return self.prefix
         tag = self.tags[0] if language is None and len(self.tags) == 1 else f"<2{language}>"
         if tag not in self.tags:
             able = ", ".join(tag.removeprefix("<2").removesuffix(">") for tag in self.tags)
-            raise ValueError(f"the model writes several languages: say which one (--to), out of {able}")
+            what = "several languages" if language is None else f"no {language!r}"
+            raise ValueError(f"the model writes {what}: say which one (--to fr, --languages en-fr), out of {able}")
         return f"{tag} {self.prefix}"
 
 
 def load(folder: Path, task: str | None = None) -> Saved:
     """From a run directory, or from a folder with any model of transformers."""
+    if task not in (None, *BY_TASK):
+        raise ValueError(f"unknown task {task!r}{near(str(task), BY_TASK)}; there are {', '.join(BY_TASK)}")
     models.quiet()
     place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
     if not (place / "config.json").is_file():
-        unfinished = (folder / "config.yaml").is_file()
-        why = "the run is not finished; go on with it (--resume)" if unfinished else "it has no config.json"
-        raise DataError(f"{folder}: no model there: {why}")
-    about = json.loads((place / "config.json").read_text(encoding="utf-8"))
-    use: dict[str, Any] = {"task": "translation" if about.get("is_encoder_decoder") else "language-modeling"}
-    if (place / "errornorm.json").is_file():
-        use = json.loads((place / "errornorm.json").read_text(encoding="utf-8"))
-    if task is not None:
-        use["task"] = task
+        raise DataError(f"{folder}: no model there: {_why(folder)}")
+    try:
+        about = json.loads((place / "config.json").read_text(encoding="utf-8"))
+        ours = place / "errornorm.json"
+        use = json.loads(ours.read_text(encoding="utf-8")) if ours.is_file() else {}
+    except ValueError as error:
+        raise DataError(f"{place}: config.json or errornorm.json is damaged: {error}") from error
+    guess = "translation" if about.get("is_encoder_decoder") else "language-modeling"
+    use["task"] = task or use.get("task", guess)
     model = models.load(str(place), kind_of(use["task"]))
+    use.setdefault("max_length", min(LONGEST, decode.positions(model) or LONGEST))
     return Saved(model, tokenizing.load(str(place)), **use)
+
+
+def _why(folder: Path) -> str:
+    if not folder.is_dir():
+        return "it is no folder; check the name"
+    if seeds := sorted(path.parent.name for path in folder.glob("seed-*/model")):
+        return f"it has runs of several seeds; choose one of {', '.join(seeds)}"
+    if (folder / "config.yaml").is_file():
+        return "the run is not finished; go on with it (--resume)"
+    return "it has no config.json"
 
 
 def evaluate(
@@ -110,15 +128,18 @@ def generate(
     to: str | None = None,
     task: str | None = None,
 ) -> Iterator[str]:
-    """Translate, summarize or continue each line, in order, a thousand at a time."""
+    """Translate, summarize or continue each line, in order, a thousand at a time. An empty line stays empty."""
     saved = folder if isinstance(folder, Saved) else load(folder, task)
     before = saved.before(to)
     iterator = iter(lines)
     while chunk := list(islice(iterator, CHUNK)):
-        yield from decode.generate(
-            saved.model, saved.tokenizer, [before + line for line in chunk],
-            beams=beams, max_new_tokens=max_new_tokens, max_length=saved.max_length,
+        outputs = iter(
+            decode.generate(
+                saved.model, saved.tokenizer, [before + line for line in chunk if line.strip()],
+                beams=beams, max_new_tokens=max_new_tokens, max_length=saved.max_length,
+            )
         )  # fmt: skip
+        yield from (next(outputs) if line.strip() else "" for line in chunk)
 
 
 def readable(path: Path, on_problem: Callable[[Problem], None]) -> Iterator[str]:

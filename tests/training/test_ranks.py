@@ -1,0 +1,196 @@
+"""Two ranks do the work of one, stop together, and none waits for one that failed."""
+
+import signal
+import socket
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from errornorm.training import checkpoints
+from errornorm.training.rundir import read_rows
+from tests.training.runs import Train, results, small_disk, steps, stuff, write
+
+PLAIN = "model.overrides.dropout=0.0"  # each rank draws its own
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.fixture(scope="module")
+def one(config):
+    """The rows of a single process."""
+    Train(config, PLAIN, f"output={config.parent / 'one'}").done()
+    return read_rows(config.parent / "one/metrics.jsonl")
+
+
+class Ranks:
+    """Two processes, as a launcher starts them."""
+
+    def __init__(self, config, *more, environment=None, **options):
+        self.ranks = [Train(config, *more, **options, environment={
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        } | (environment or {})) for port in [free_port()] for rank in range(2)]  # fmt: skip
+
+    def until(self, happened):
+        return self.ranks[0].until(happened)
+
+    def send(self, number, ranks=(0, 1)):
+        for rank in ranks:
+            self.ranks[rank].send(number)
+
+    def codes(self, timeout=60):
+        return [rank.code(timeout) for rank in self.ranks]
+
+    @property
+    def errors(self):
+        return [rank.err for rank in self.ranks]
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def same(rows, others):
+    """Losses and the like, to the last bits of float32."""
+    assert [(row["step"], row["split"]) for row in rows] == [(row["step"], row["split"]) for row in others]
+    for row, other in zip(rows, others, strict=True):
+        assert row.keys() == other.keys()
+        for name in {"loss", "nll", "grad_norm", "kept", "cutoff", "learning_rate", "tokens"} & row.keys():
+            assert row[name] == pytest.approx(other[name], rel=1e-6), (row["step"], name)
+
+
+def test_torchrun_does_the_same(config, one):
+    output = config.parent / "two"
+    run = Train(config, PLAIN, f"output={output}", launcher=(*TORCHRUN, str(free_port()), "-m", "errornorm.cli")).done()
+    same(read_rows(output / "metrics.jsonl"), one)
+    assert run.err.count("building the model") == 1  # one of them speaks
+    assert run.out.count("perplexity") == 1
+    assert "[transformers]" not in run.err
+
+
+@pytest.mark.parametrize(("ranks", "pieces"), [(1, 2), (2, 2)])
+def test_micro_batches_do_the_same(config, one, ranks, pieces):
+    output = config.parent / f"pieces-{ranks}-{pieces}"
+    given = (config, PLAIN, f"output={output}", f"training.micro_batches={pieces}")
+    assert Ranks(*given).codes() == [0, 0] if ranks == 2 else Train(*given).code() == 0
+    same(read_rows(output / "metrics.jsonl"), one)
+
+
+@pytest.mark.parametrize("told", [(0, 1), (1,)])
+def test_all_ranks_stop_and_go_on(config, one, told):
+    """Also when the signal reaches only one of them."""
+    output = config.parent / f"stopped-{len(told)}"
+    run = Ranks(config, PLAIN, f"output={output}", pace=0.05)
+    assert run.until(lambda: steps(output) >= 4)
+    run.send(signal.SIGTERM, told)
+    assert run.codes() == [143, 143], run.errors
+    newest = checkpoints.newest(output / "checkpoints")
+    assert 4 <= checkpoints.step_of(newest) < 12
+    assert f"stopped by SIGTERM at step {checkpoints.step_of(newest)}; checkpoint {newest}" in run.errors[0]
+    again = Ranks(config, PLAIN, f"output={output}", "--resume")
+    assert again.codes() == [0, 0], again.errors
+    same(read_rows(output / "metrics.jsonl"), one)
+
+
+def test_dropout_goes_on_where_it_was_on_every_rank(config):
+    whole, killed = config.parent / "whole", config.parent / "killed"
+    assert Ranks(config, f"output={whole}").codes() == [0, 0]
+    run = Ranks(config, f"output={killed}", pace=0.05)
+    assert run.until(lambda: steps(killed) >= 7)
+    run.send(signal.SIGKILL)
+    assert run.codes() == [-9, -9]
+    assert Ranks(config, f"output={killed}", "--resume").codes() == [0, 0]
+    assert results(killed) == results(whole)
+
+
+def test_a_failing_rank_is_not_waited_for(config, one):
+    """Only the first rank writes most of it, and only it sees that the disk is full: both end at once."""
+    with small_disk(config.parent / "disk") as disk:
+        run = Ranks(config, PLAIN, f"output={disk / 'run'}", pace=0.05)
+        assert run.until(lambda: steps(disk / "run") >= 4)
+        began = time.monotonic()
+        stuffing = stuff(disk)
+        assert run.codes() == [5, 5], run.errors
+        assert time.monotonic() - began < 20
+        assert all("No space left on device" in error for error in run.errors)
+        stuffing.unlink()
+        again = Ranks(config, PLAIN, f"output={disk / 'run'}", "--resume")
+        assert again.codes() == [0, 0], again.errors
+        same(read_rows(disk / "run/metrics.jsonl"), one)
+
+
+def test_a_bad_corpus_ends_all_ranks(config):
+    run = Ranks(config, f"output={config.parent / 'bad'}", "data.train.path=nowhere.jsonl")
+    assert run.codes() == [3, 3]
+    assert all("nowhere.jsonl" in error for error in run.errors)
+
+
+def test_a_busy_folder_ends_all_ranks(config):
+    output = config.parent / "busy"
+    holder = Train(config, f"output={output}", "training.steps=100000", pace=0.05)
+    assert holder.until(lambda: steps(output) >= 1)
+    run = Ranks(config, f"output={output}", "--resume")
+    assert run.ranks[0].code() == 5
+    assert "is in use by process" in run.errors[0]
+    run.ranks[1].kill()  # as a launcher does
+    holder.kill()
+
+
+@pytest.mark.slow
+def test_whatever_does_not_fit_ends_all_ranks(config, one):
+    """The disk is full at every possible write: no rank hangs."""
+    found = []
+    for size in range(40, 1900, 60):  # kilobytes
+        with small_disk(config.parent / f"disk-{size}", f"{size}k") as disk:
+            run = Ranks(config, PLAIN, f"output={disk / 'run'}")
+            found.append(run.codes())
+            assert found[-1] == [0, 0] or all("No space left on device" in error for error in run.errors), run.errors
+    assert found[0] == [5, 5]
+    assert found[-1] == [0, 0]
+    assert all(codes in ([5, 5], [0, 0]) for codes in found), found
+
+
+UNTIED = ("model.overrides.tie_word_embeddings=false", "model.overrides.share_encoder_decoder_embeddings=false")
+
+
+def sharded(kind):
+    """The environment that `accelerate launch --use_fsdp --fsdp_version 2` makes; on a GPU without the device."""
+    return {
+        "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_STATE_DICT_TYPE": kind,
+        "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
+        "ACCELERATE_TORCH_DEVICE": "cpu",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["FULL_STATE_DICT", "SHARDED_STATE_DICT"])
+def test_sharded_parameters(config, kind):
+    """FSDP2: the same losses, a checkpoint to go on from, and at the end a model that is whole."""
+    plain, output = config.parent / f"plain-{kind}", config.parent / kind
+    Train(config, PLAIN, *UNTIED, f"output={plain}").done()
+    run = Ranks(config, PLAIN, *UNTIED, f"output={output}", environment=sharded(kind), pace=0.05)
+    assert run.until(lambda: steps(output) >= 4)
+    run.send(signal.SIGTERM)
+    assert run.codes() == [143, 143], run.errors
+    again = Ranks(config, PLAIN, *UNTIED, f"output={output}", "--resume", environment=sharded(kind))
+    assert again.codes() == [0, 0], again.errors
+    assert "FSDPMarianMTModel" in again.errors[0]  # it is what was asked for
+    assert "the best nll was at step 8" in again.errors[0]
+    same(read_rows(output / "metrics.jsonl"), read_rows(plain / "metrics.jsonl"))
+    one, two = (load_file(folder / "model/model.safetensors") for folder in (plain, output))
+    assert one.keys() == two.keys()
+    assert all(torch.allclose(one[name], two[name], atol=1e-3) for name in one)
+
+
+def test_shared_embeddings_cannot_be_sharded(config):
+    run = Ranks(config, f"output={config.parent / 'shared'}", environment=sharded("FULL_STATE_DICT"))
+    assert run.codes() == [2, 2], run.errors
+    assert "errornorm: FSDP cannot shard embeddings that encoder and decoder share" in run.errors[0]

@@ -1,0 +1,154 @@
+"""Killed at any moment, stopped by a signal, or out of disk: a run goes on to the same bits."""
+
+import json
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from errornorm.training import checkpoints
+from errornorm.training.rundir import RunDir, read_rows
+from tests.training.runs import Train, results, small_disk, steps, stuff, write
+
+PACE = 0.05  # seconds
+MOMENTS = {
+    "reading": lambda run: list(run.glob(".stage-data~*")),
+    "training": lambda run: steps(run) >= 5,
+    "saving a checkpoint": lambda run: list(run.glob("checkpoints/.stage-step-00000009~*")),
+    "evaluating": lambda run: list(run.glob("checkpoints/step-00000012")),
+    "saving the model": lambda run: list(run.glob(".stage-model~*")),
+}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("resume"))
+
+
+@pytest.fixture(scope="module")
+def whole(config):
+    """What an uninterrupted run gives."""
+    output = config.parent / "whole"
+    Train(config, f"output={output}").done()
+    assert json.loads((output / "evaluation.json").read_text())["step"] == 8  # not the last: the best is remembered
+    return results(output)
+
+
+def killed(config, output, moment, after=0.0):
+    """Whether a run was killed at a moment, as soon as that is seen."""
+    resume = ["--resume"] if RunDir(output).has_run else []
+    run = Train(config, f"output={output}", *resume, pace=PACE)
+    met = run.until(lambda: MOMENTS[moment](output))
+    time.sleep(after)
+    run.kill()
+    return met
+
+
+def test_killed_at_every_stage(config, whole):
+    output = config.parent / "killed"
+    for moment in MOMENTS:
+        assert killed(config, output, moment), moment
+        assert not (output / "evaluation.json").exists()
+    last = Train(config, f"output={output}", "--resume").done()
+    assert "going on from step 12" in last.err
+    assert results(output) == whole
+    assert not list(output.glob("**/.*~*")) + list(output.glob("**/.*.part"))  # nothing half written is left
+
+
+@pytest.mark.slow
+def test_killed_at_random(config, whole):
+    """Each of 25 runs is killed near a moment, then at any time, then it may end."""
+    draw = random.Random(0)
+    same = 0
+    for number in range(25):
+        output = config.parent / f"random-{number}"
+        killed(config, output, list(MOMENTS)[number % len(MOMENTS)], after=draw.uniform(0, 0.05))
+        if not (output / "evaluation.json").exists():
+            again = Train(config, f"output={output}", *(["--resume"] if RunDir(output).has_run else []))
+            time.sleep(draw.uniform(0, 2))
+            again.kill()
+        Train(config, f"output={output}", *(["--resume"] if RunDir(output).has_run else [])).done()
+        same += results(output) == whole
+    assert same == 25
+
+
+@pytest.mark.parametrize(("number", "code", "by"), [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGINT, 130, "Ctrl-C")])
+def test_a_signal_saves_a_checkpoint(config, whole, number, code, by):
+    output = config.parent / f"signal-{code}"
+    real = number == signal.SIGTERM
+    run = Train(config, f"output={output}", "checkpoints.every=1", real=real, pace=0 if real else PACE)
+    assert run.until(lambda: steps(output) >= 4)
+    run.send(number)
+    assert run.code() == code
+    newest = checkpoints.newest(output / "checkpoints")
+    step = checkpoints.step_of(newest)
+    assert read_rows(output / "metrics.jsonl")[-1]["step"] == step < 12
+    assert run.err.splitlines()[-1] == (
+        f"errornorm: stopped by {by} at step {step}; checkpoint {newest}; go on with --resume"
+    )
+    assert "stopping after this step" in run.err
+    Train(config, f"output={output}", "--resume").done()
+    assert results(output) == whole
+
+
+def test_a_second_ctrl_c_does_not_wait(config, whole):
+    output = config.parent / "twice"
+    run = Train(config, f"output={output}", "training.steps=100000", pace=PACE)
+    assert run.until(lambda: steps(output) >= 4)
+    run.send(signal.SIGINT)
+    run.until(lambda: "stopping after this step" in run.err)
+    run.send(signal.SIGINT)
+    assert run.code(10) == 130
+    assert run.err.splitlines()[-1].startswith("errornorm: stopped by Ctrl-C")
+
+
+@pytest.mark.parametrize("moment", ["reading", "evaluating"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_before_and_after_the_training(config, whole, moment, number, code):
+    output = config.parent / f"{moment}-{code}"
+    run = Train(config, f"output={output}", pace=PACE)
+    assert run.until(lambda: MOMENTS[moment](output))
+    run.send(number)
+    assert run.code() == code, run.err
+    assert run.err.splitlines()[-1].startswith("errornorm: stopped by")
+    assert not (output / "evaluation.json").exists()
+    Train(config, f"output={output}", "--resume").done()
+    assert results(output) == whole
+
+
+def test_a_full_disk(config, whole):
+    with small_disk(config.parent / "disk") as disk:
+        output = disk / "run"
+        run = Train(config, f"output={output}", pace=PACE)
+        assert run.until(lambda: list(output.glob("checkpoints/step-00000003")))
+        stuffing = stuff(disk)
+        assert run.code() == 5
+        line = run.err.splitlines()[-1]
+        assert line.startswith("errornorm: No space left on device")
+        assert str(output) in line
+        assert line.endswith(": make room, or choose another place")
+        newest = checkpoints.newest(output / "checkpoints")
+        assert checkpoints.verify(newest) is None
+        full = Train(config, f"output={output}", "--resume")
+        assert full.code() == 5
+        stuffing.unlink()
+        Train(config, f"output={output}", "--resume").done()
+        assert results(output) == whole
+
+
+@pytest.mark.slow
+def test_a_disk_of_any_size(config, whole):
+    """Whatever it is that no longer fits: one line, and the run goes on when there is room."""
+    sizes = range(40, 1700, 60)  # kilobytes
+    lines = {}
+    for size in sizes:
+        with small_disk(config.parent / f"disk-{size}", f"{size}k") as disk:
+            run = Train(config, f"output={disk / 'run'}")
+            lines[size] = run.code(), run.err.splitlines()[-1]
+            subprocess.run(["mount", "-o", "remount,size=20m", disk], check=True)
+            Train(config, f"output={disk / 'run'}", *(["--resume"] if RunDir(disk / "run").has_run else [])).done()
+            assert results(disk / "run") == whole
+    assert {code for code, _ in lines.values()} == {0, 5}, lines
+    assert all(line.startswith("errornorm: No space left on device") for code, line in lines.values() if code)

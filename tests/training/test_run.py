@@ -1,0 +1,224 @@
+"""Runs through the command line: the same bits twice, one line for each problem, and nothing on the screen but ours."""
+
+import json
+import re
+import time
+
+import pytest
+from safetensors.torch import load_file
+
+from errornorm.training import checkpoints, run
+from errornorm.training.configfile import load
+from errornorm.training.rundir import RunDir, read_rows
+from tests.training.runs import Train, results, steps, write
+
+SHORT = ("training.steps=4", "evaluation.every=2", "checkpoints.every=2")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def first(config):
+    """A run by a Python of its own, as users start it."""
+    return Train(config, "--json", real=True).done()
+
+
+@pytest.fixture(scope="module")
+def second(config, first):
+    """The same in another folder."""
+    return Train(config, f"output={config.parent / 'second'}").done()
+
+
+def test_equal_runs_are_equal(config, second):
+    assert results(config.parent / "run") == results(config.parent / "second")
+
+
+def test_all_of_a_run_is_there(config, first):
+    folder = RunDir(config.parent / "run")
+    names = {path.name for path in folder.path.iterdir()} - {".lock"}
+    assert names == {"config.yaml", "manifest.json", "metrics.jsonl", "timing.jsonl", "data", "checkpoints", "model",
+                     "outputs-test.jsonl", "evaluation.json", "curves.png"}  # fmt: skip
+    assert load(folder.config) == load(config)
+    rows = read_rows(folder.metrics)
+    train, valid = ([row for row in rows if row["split"] == split] for split in ("train", "valid"))
+    assert [row["step"] for row in train] == list(range(1, 13))
+    assert [row["step"] for row in valid] == [4, 8, 12]
+    assert {"loss", "nll", "kept", "entropy", "learning_rate", "grad_norm", "tokens", "error_norm_p50",
+            "error_norm_p90", "error_norm_p99", "error_norm_top10"} < train[0].keys()  # fmt: skip
+    assert not [row for row in rows if "not_finite" in row or {"seconds", "time"} & row.keys()]
+    kept = [checkpoints.step_of(path) for path in sorted(folder.checkpoints.iterdir())]
+    assert kept == [8, 9, 12]  # the best one, and the newest two
+    manifest = json.loads(folder.manifest.read_text())
+    assert manifest["command"][:2] == ["errornorm", "train"]
+    assert manifest["data"][0]["records"] == 120 == sum(manifest["data"][0][k] for k in ("used", "pruned"))
+    assert folder.curves.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_best_weights_are_saved(config, first):
+    folder = RunDir(config.parent / "run")
+    rows = {row["step"]: row["nll"] for row in read_rows(folder.metrics) if row["split"] == "valid"}
+    assert min(rows, key=rows.get) == 8 == json.loads(folder.evaluation.read_text())["step"]
+    best, last = (load_file(folder.checkpoints / checkpoints.name(step) / "model.safetensors") for step in (8, 12))
+    saved = load_file(folder.model / "model.safetensors")
+    assert all(saved[name].equal(best[name]) for name in best)
+    assert not all(saved[name].equal(last[name]) for name in last)
+
+
+def test_the_saved_model_is_whole(config, first):
+    folder = RunDir(config.parent / "run")
+    assert checkpoints.verify(folder.model) is None
+    row = json.loads(folder.evaluation.read_text())
+    readme = (folder.model / "README.md").read_text()
+    assert f"{row['perplexity']:.4g}" in readme
+    assert row["signatures"]["bleu"] in readme
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.model.iterdir()}
+    assert len(set(modes.values())) == 1, modes  # whoever may read one of them may read all
+
+
+def test_json_is_all_of_stdout(config, first):
+    assert json.loads(first.out) == [json.loads((config.parent / "run/evaluation.json").read_text())]
+
+
+def test_stderr_has_our_lines_only(first):
+    ours = [
+        "reading the corpus",
+        r"(train|valid|test) \w+\.jsonl: \d+ records = \d+ used \+ \d+ pruned \+ \d+ quarantined",
+        "building the model",
+        r"step \d+ of 12, loss [\d.]+, nll [\d.]+, kept [\d.]+%, [\d,]+ tokens/s, \d+:\d\d left",
+        "the best nll was at step 8",
+        "evaluating on test.jsonl",
+    ]
+    assert first.err
+    assert [line for line in first.err.splitlines() if not any(re.fullmatch(x, line) for x in ours)] == []
+
+
+def test_a_table_for_people(config, second):
+    assert re.search(r"^perplexity +[\d.]+$", second.out, re.MULTILINE)
+    assert second.out.endswith(f"\n{config.parent / 'second'}\n")
+
+
+def test_a_run_that_is_done_stays_as_it_is(config, second):
+    output = config.parent / "second"
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file()} | {output / ".lock": 0}
+    again = Train(config, f"output={output}", "--resume").done()
+    assert again.err == f"{output} is done\n"
+    assert again.out == second.out
+    assert {path: path.stat().st_mtime_ns for path in before} | {output / ".lock": 0} == before
+    refused = Train(config, f"output={output}")
+    assert refused.code() == 2
+    assert refused.err == (
+        f"errornorm: {output} has a run already: --resume goes on with it, or choose another output\n"
+    )
+
+
+def test_a_run_goes_on_as_it_began(config, first):
+    output = config.parent / "changed"
+    begun = Train(config, f"output={output}", pace=0.05)
+    assert begun.until(lambda: steps(output) >= 4)
+    begun.kill()
+    changes = (
+        "seeds=[0]",
+        "training.steps=13",
+        "training.clip=2.0",
+        "objective=mle",
+        "data.train.path=elsewhere.jsonl",
+    )
+    other = Train(config, f"output={output}", *changes, "--resume")
+    assert other.code() == 2
+    assert other.err.count("\n") == 1
+    assert f"{output / 'config.yaml'} says otherwise about" in other.err
+    assert re.search(r"about (.*?): ", other.err)[1].split(", ") == [
+        "data.train", "objective", "training.steps", "training.clip"
+    ]  # fmt: skip
+    seed = Train(config, f"output={output}", "seeds=[1]", "--resume")
+    assert seed.code() == 2
+    assert "has the run of seed 0, not 1" in seed.err
+    several = Train(config, f"output={output}", "seeds=[0, 1]", "--resume")
+    assert several.code() == 2
+    assert "has the run of one seed" in several.err
+    free = Train(config, f"output={output}", "logging.every=2", "checkpoints.keep=1", "checkpoints.every=5", "--resume")
+    free.done()
+    assert (output / "model/model.safetensors").read_bytes() == results(config.parent / "run")[
+        "model/model.safetensors"
+    ]
+
+
+def test_several_seeds(config):
+    output = config.parent / "seeds"
+    seeds = (f"output={output}", "seeds=[3, 4]", *SHORT)
+    begun = Train(config, *seeds, pace=0.05)
+    assert begun.until(lambda: steps(output / "seed-4") >= 1)
+    begun.kill()
+    done = (output / "seed-3/evaluation.json").stat().st_ino
+    rest = Train(config, *seeds, "--resume", "--json").done()
+    assert [row["seed"] for row in json.loads(rest.out)] == [3, 4]
+    assert (output / "seed-3/evaluation.json").stat().st_ino == done
+    assert (
+        results(output / "seed-3")["model/model.safetensors"] != results(output / "seed-4")["model/model.safetensors"]
+    )
+    assert "seed 3: " in rest.err
+    assert "seed 4: building the model" in rest.err
+    assert sorted(path.name for path in output.iterdir()) == ["seed-3", "seed-4"]
+
+
+def test_a_second_process_is_refused_within_a_second(config):
+    output = config.parent / "busy"
+    holder = Train(config, f"output={output}", "training.steps=100000", pace=0.05)
+    assert holder.until(lambda: steps(output) >= 1)
+    for resume in ([], ["--resume"]):
+        took = []
+        for _ in range(3):  # the machine may be busy
+            second = Train(config, f"output={output}", *resume, real=True)
+            assert second.code() == 5
+            took.append(time.monotonic() - second.began)
+        assert re.fullmatch(rf"errornorm: {output} is in use by process \d+ on .+: wait for it, .*\n", second.err)
+        assert min(took) < 1
+    assert holder.running
+    holder.kill()
+    after = Train(
+        config, f"output={output}", "training.steps=100000", "--resume", pace=0.05
+    )  # a dead one locks nothing
+    assert after.until(lambda: "going on from step" in after.err or steps(output) > 4)
+    after.kill()
+
+
+@pytest.mark.parametrize("rate", ["1.0e+30", "1.0e+38"])
+def test_a_loss_that_is_not_a_number(config, rate):
+    output = config.parent / f"nan-{rate}"
+    broken = Train(config, f"output={output}", f"training.learning_rate={rate}", "training.warmup=0",
+                   "checkpoints.every=1", "training.clip=0")  # fmt: skip
+    assert broken.code() == 4
+    line = broken.err.splitlines()[-1]
+    assert re.match(r"errornorm: .*\bstep \d+: ", line), line
+    newest = checkpoints.newest(output / "checkpoints")
+    if newest is not None:
+        assert all(value.isfinite().all() for value in load_file(newest / "model.safetensors").values())
+    assert not (output / "evaluation.json").exists()
+
+
+def test_the_last_step_may_be_the_bad_one(config):
+    output = config.parent / "nan-at-the-end"
+    broken = Train(config, f"output={output}", "training.learning_rate=1.0e+30", "training.warmup=0",
+                   "training.steps=1", "evaluation.every=0", "evaluation.best=null")  # fmt: skip
+    assert broken.code() == 4
+    assert "step 1: nll on test is" in broken.err.splitlines()[-1]
+    assert not (output / "evaluation.json").exists()
+
+
+def test_loggers_have_to_be_installed(config, monkeypatch):
+    settings = load(config, [f"output={config.parent / 'logged'}", "logging.report_to=[tensorboard]"])
+    monkeypatch.setattr(run, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="report_to: tensorboard is not installed: pip install tensorboard, or leave"):
+        run.train(settings)
+    assert not settings.output.exists()
+
+
+def test_tensorboard(config):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    output = config.parent / "tensorboard"
+    Train(config, f"output={output}", "logging.report_to=[tensorboard]", *SHORT).done()
+    assert list(output.rglob("events.out.tfevents*"))
+    assert Train(config, f"output={output}", "logging.report_to=[tensorboard]", *SHORT, "--resume").code() == 0
