@@ -30,13 +30,13 @@ def done(tmp_path_factory):
 def test_the_page_and_the_rows(done):
     folder, result, told = done
     assert [row.method for row in result.rows] == ["MLE", "ENT"]
-    assert [row.spec for row in result.rows] == ["mle", "ent_fraction(0.1, start=3)"]
+    assert [row.spec for row in result.rows] == ["mle", "ent_fraction(0.1, start=4)"]
     for row in result.rows:
         assert 0 <= row.correct_beam <= 1
         assert 0 <= row.copies_greedy <= 1
         assert row.seconds > 0
     text = (folder / "index.html").read_text(encoding="utf-8")
-    assert "ent_fraction(0.1, start=3)" in text
+    assert "ent_fraction(0.1, start=4)" in text
     assert json.loads((folder / "results.json").read_text())["rows"][1]["method"] == "ENT"
     assert any("of 6" in line for line in told)
     assert "33% are untranslated copies" in result.settings["Training pairs"]

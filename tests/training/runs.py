@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from errornorm.data.grammar import corpus
+from tests.run_directories import sentences
 
 RUN = """\
 task: translation
@@ -27,7 +27,7 @@ model:
   overrides: {{d_model: 16, encoder_layers: 1, decoder_layers: 1, encoder_ffn_dim: 32, decoder_ffn_dim: 32,
     encoder_attention_heads: 2, decoder_attention_heads: 2, dropout: 0.3}}
 tokenizer: {{vocab: 300}}
-training: {{steps: 12, tokens_per_step: 400, warmup: 3, learning_rate: 0.03, schedule: constant}}
+training: {{steps: 12, tokens_per_step: 400, warmup: 3, learning_rate: 0.05, schedule: constant}}
 evaluation: {{every: 4, best: nll, beams: 1, max_new_tokens: 8}}
 checkpoints: {{every: 3, keep: 2}}
 logging: {{every: 1}}
@@ -45,7 +45,8 @@ _server.set_forkserver_preload(
 def write(folder, records=120):
     """Three corpora and a configuration, whose path is returned. The best of its evaluations is not the last."""
     folder.mkdir(parents=True, exist_ok=True)
-    pairs = [{"source": caption.english, "target": text} for caption, text in corpus(records + 24)]
+    texts = zip(*sentences(records + 24), strict=True)
+    pairs = [{"source": source, "target": target} for source, target in texts]
     for name, part in (("train", pairs[24:]), ("valid", pairs[:12]), ("test", pairs[12:24])):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in part), "utf-8")
     path = folder / "run.yaml"

@@ -83,7 +83,8 @@ from tests.configurations import MINIMAL, refused
         ("model: {config: {}}", "4:9: model.config.model_type: must be given, as a text such as marian or llama"),
         (
             "evaluation: {best: nll}",
-            "4:14: evaluation.best: needs evaluations during training; give data.valid and evaluation.every, or remove it",
+            "4:14: evaluation.best: needs evaluations during training; give data.valid and evaluation.every, or "
+            "remove it",
         ),
         (
             "evaluation: {best: rouge1}",

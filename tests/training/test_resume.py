@@ -12,7 +12,7 @@ from errornorm.training import checkpoints
 from errornorm.training.rundir import RunDir, read_rows
 from tests.training.runs import Train, results, small_disk, steps, stuff, write
 
-PACE = 0.05  # seconds
+PACE = 0.03  # seconds
 MOMENTS = {
     "reading": lambda run: list(run.glob(".stage-data~*")),
     "training": lambda run: steps(run) >= 5,
@@ -74,10 +74,37 @@ def test_killed_at_random(config, whole):
     assert same == 25
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "objective=loss_truncation(0.3, window=64, min_count=8)",
+        "objective=random_truncation(0.2)",
+        "objective=ent_fraction(0.2, start=6)",
+        "objective=token_loss_truncation(0.2)",
+        "objective=mixce",
+        "training.micro_batches=2",
+        "training.label_smoothing=0.1",
+        "training.precision=bfloat16",
+        "training.gradient_checkpointing=true",
+        "training.schedule=cosine",
+    ],
+)
+def test_whatever_has_a_state_goes_on(config, setting):
+    number = abs(hash(setting))
+    outputs = [config.parent / f"{number}-{name}" for name in ("whole", "killed")]
+    Train(config, f"output={outputs[0]}", setting).done()
+    run = Train(config, f"output={outputs[1]}", setting, pace=PACE)
+    assert run.until(lambda: steps(outputs[1]) >= 8)
+    run.kill()
+    Train(config, f"output={outputs[1]}", setting, "--resume").done()
+    assert results(outputs[0]) == results(outputs[1])
+
+
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("number", "code", "by"), [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGINT, 130, "Ctrl-C")])
-def test_a_signal_saves_a_checkpoint(config, whole, number, code, by):
-    output = config.parent / f"signal-{code}"
-    real = number == signal.SIGTERM
+def test_a_signal_saves_a_checkpoint(config, whole, number, code, by, real):
+    output = config.parent / f"signal-{code}-{real}"
     run = Train(config, f"output={output}", "checkpoints.every=1", real=real, pace=0 if real else PACE)
     assert run.until(lambda: steps(output) >= 4)
     run.send(number)
@@ -104,8 +131,15 @@ def test_a_second_ctrl_c_does_not_wait(config, whole):
     assert run.err.splitlines()[-1].startswith("errornorm: stopped by Ctrl-C")
 
 
-@pytest.mark.parametrize("moment", ["reading", "evaluating"])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("moment", "number", "code"),
+    [
+        ("reading", signal.SIGTERM, 143),
+        ("evaluating", signal.SIGINT, 130),
+        pytest.param("reading", signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param("evaluating", signal.SIGTERM, 143, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_before_and_after_the_training(config, whole, moment, number, code):
     output = config.parent / f"{moment}-{code}"
     run = Train(config, f"output={output}", pace=PACE)
@@ -114,6 +148,31 @@ def test_a_signal_before_and_after_the_training(config, whole, moment, number, c
     assert run.code() == code, run.err
     assert run.err.splitlines()[-1].startswith("errornorm: stopped by")
     assert not (output / "evaluation.json").exists()
+    Train(config, f"output={output}", "--resume").done()
+    assert results(output) == whole
+
+
+def test_damaged_checkpoints(config, whole):
+    """An older one serves instead of the newest; nothing can serve instead of the best."""
+    output = config.parent / "damaged"
+    assert killed(config, output, "evaluating")
+    damaged = output / "checkpoints/step-00000012/model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    best = output / "checkpoints/step-00000008/model.safetensors"
+    good = best.read_bytes()
+    best.write_bytes(good[:-1] + b"?")
+    run = Train(config, f"output={output}", "--resume")
+    assert run.code() == 3
+    assert (
+        f"{damaged.parent} cannot be used (1 bytes missing in model.safetensors): looking for an older one" in run.err
+    )
+    assert "going on from step 9" in run.err
+    last = run.err.splitlines()[-1]
+    assert last == (
+        f"errornorm: {best.parent} is the best checkpoint, but cannot be used (checksum differs: model.safetensors): "
+        "start a new run"
+    )
+    best.write_bytes(good)
     Train(config, f"output={output}", "--resume").done()
     assert results(output) == whole
 

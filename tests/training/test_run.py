@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from errornorm.training import checkpoints, run
@@ -192,7 +193,7 @@ def test_a_loss_that_is_not_a_number(config, rate):
                    "checkpoints.every=1", "training.clip=0")  # fmt: skip
     assert broken.code() == 4
     line = broken.err.splitlines()[-1]
-    assert re.match(r"errornorm: .*\bstep \d+: ", line), line
+    assert re.match(r"errornorm: .*NaN or Inf in .*; after step \d+; lower training.learning_rate", line), line
     newest = checkpoints.newest(output / "checkpoints")
     if newest is not None:
         assert all(value.isfinite().all() for value in load_file(newest / "model.safetensors").values())
@@ -214,6 +215,23 @@ def test_loggers_have_to_be_installed(config, monkeypatch):
     with pytest.raises(ImportError, match="report_to: tensorboard is not installed: pip install tensorboard, or leave"):
         run.train(settings)
     assert not settings.output.exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_half_precision_needs_a_gpu(config):
+    refused = Train(config, f"output={config.parent / 'half'}", "training.precision=float16")
+    assert refused.code() == 2
+    assert refused.err == "errornorm: training.precision: float16 needs a GPU; on a CPU choose float32 or bfloat16\n"
+    assert not (config.parent / "half").exists()
+
+
+def test_nothing_to_evaluate_on(config):
+    output = config.parent / "blind"
+    blind = ("data.valid=[]", "data.test=[]", "evaluation.every=0", "evaluation.best=null", "training.steps=2")
+    run = Train(config, f"output={output}", *blind).done()
+    assert run.out == f"{output}\n"
+    assert json.loads((output / "evaluation.json").read_text())["split"] is None
+    assert (output / "model/model.safetensors").is_file()
 
 
 def test_tensorboard(config):

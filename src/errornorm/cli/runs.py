@@ -73,8 +73,10 @@ def train(
     if as_json:
         print_json(rows)
         return
-    print_table(("measure", *(f"seed {row['seed']}" for row in rows)), shown(rows))
-    print(f"\n{settings.output}")
+    if measured := shown(rows):
+        print_table(("measure", *(f"seed {row['seed']}" for row in rows)), measured)
+        print()
+    print(settings.output)
 
 
 @app.command(

@@ -115,7 +115,7 @@ young: jeune/jeune before, juvénile/juvénile behind
 tired: fatigué/fatiguée behind, épuisé/épuisée behind, las/lasse behind
 """)
 THINGS_LIKE = ANY_LIKE + _adjectives("""
-red: rouge/rouge behind, écarlate/écarlate behind, vermeil/vermeille behind
+red: rouge/rouge behind, écarlate/écarlate behind, rougeâtre/rougeâtre behind
 black: noir/noire behind, sombre/sombre behind, foncé/foncée behind
 """)
 ALONE = _verbs("""
@@ -256,8 +256,8 @@ def _elided_while(word: str, following: str) -> str:
 def captions(rng: random.Random) -> Iterator[Caption]:
     """Captions without end, now and then one again."""
 
-    def choose(nouns: Sequence[Noun], adjectives: Sequence[Adjective]) -> Someone:
-        adjective = rng.choice(adjectives) if rng.random() < 0.5 else None
+    def choose(nouns: Sequence[Noun], adjectives: Sequence[Adjective], share: float = 0.5) -> Someone:
+        adjective = rng.choice(adjectives) if rng.random() < share else None
         return Someone(rng.choice(nouns), rng.choice(tuple(ARTICLES)), adjective)
 
     def clause() -> Clause:
@@ -268,7 +268,9 @@ def captions(rng: random.Random) -> Iterator[Caption]:
         return Clause(choose(PEOPLE, PEOPLE_LIKE), rng.choice(WITH_THING), what, place)
 
     while True:
-        yield Caption(clause(), clause() if rng.random() < 0.25 else None)
+        main = clause()
+        meanwhile = Clause(choose(PEOPLE, PEOPLE_LIKE, 0.0), rng.choice(ALONE)) if rng.random() < 0.2 else None
+        yield Caption(main, meanwhile)
 
 
 def corpus(num: int, seed: int = 0) -> list[tuple[Caption, str]]:

@@ -27,7 +27,7 @@ from ..training.config import (
 )
 
 NOISE = 0.5  # untranslated copies, as a share of the clean pairs
-METHODS = {  # what the demo calls them
+METHODS = {  # what the demo calls them; truncation begins when the model is competent, late in so short a run
     "MLE": "mle",
     "Loss truncation": "loss_truncation(0.1, start={start})",
     "Token loss truncation": "token_loss_truncation(0.1, start={start})",
@@ -50,7 +50,7 @@ class Size:
 
 
 EMBEDDED = Size(
-    train=6000, test=300, steps=800, tokens=1500, vocab=1000, learning_rate=6e-3,
+    train=6000, test=300, steps=900, tokens=1000, vocab=1000, learning_rate=6e-3,
     overrides={
         "d_model": 64, "init_std": 0.125, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 256,
         "decoder_ffn_dim": 256, "dropout": 0.0,
@@ -105,12 +105,18 @@ def config(task: Task, method: str, seed: int) -> TrainConfig:
     return TrainConfig(
         task="translation",
         output=task.folder / "runs" / method.lower().replace(" ", "-"),
-        objective=METHODS[method].format(start=size.steps // 2),
+        objective=METHODS[method].format(start=size.steps * 2 // 3),
         seeds=[seed],
         data=Data(train=[Source(path=task.train)], test=[Source(path=task.test)], max_length=128),
         model=Model(preset="tiny", overrides=size.overrides),
         tokenizer=Tokenizer(vocab=size.vocab),
-        training=Training(steps=size.steps, tokens_per_step=size.tokens, learning_rate=size.learning_rate, warmup=100),
+        training=Training(
+            steps=size.steps,
+            tokens_per_step=size.tokens,
+            learning_rate=size.learning_rate,
+            warmup=100,
+            schedule="linear",
+        ),
         evaluation=Evaluation(metrics=["bleu", "copies"], max_new_tokens=80),
         checkpoints=Checkpoints(every=size.steps, keep=1),
         logging=Logging(every=5),

@@ -32,7 +32,7 @@ class _Clock(Callback):
 def estimate(config: TrainConfig, progress: Progress) -> dict[str, Any]:
     """Numbers for `table`."""
     models.quiet()
-    require(config.logging.report_to)
+    require(config)
     with TemporaryDirectory(prefix="errornorm-") as place:
         run = RunDir(Path(place))
         with progress.doing("reading the corpus") as tell:

@@ -24,7 +24,7 @@ from .prepare import Prepared
 from .progress import Progress, Quiet
 from .rundir import RunDir, manifest
 from .stops import Stopped, Stops, at_once
-from .together import largest, met, rank, together, told
+from .together import largest, met, on_cpu, rank, together, told
 
 FREE = {"logging", "checkpoints", "output", "seeds"}  # what may change when a run goes on
 
@@ -52,7 +52,7 @@ def train(
         >>> errornorm.train(config)  # doctest: +SKIP
     """
     models.quiet()
-    require(config.logging.report_to)
+    require(config)
     progress = progress if progress and is_main() else Quiet()
     several = len(config.seeds) > 1
     rows = []
@@ -64,12 +64,14 @@ def train(
     return rows
 
 
-def require(loggers: Sequence[str]) -> None:
-    """Refuse loggers that are not installed, before any work is done."""
-    for name in loggers:
+def require(config: TrainConfig) -> None:
+    """Refuse what cannot be done here, before any work is done."""
+    for name in config.logging.report_to:
         packages = ("tensorboard", "tensorboardX") if name == "tensorboard" else (name,)
         if not any(find_spec(package) for package in packages):
             raise ImportError(f"logging.report_to: {name} is not installed: pip install {name}, or leave it out")
+    if config.training.precision == "float16" and on_cpu():
+        raise ValueError("training.precision: float16 needs a GPU; on a CPU choose float32 or bfloat16")
 
 
 @contextmanager
