@@ -115,7 +115,7 @@ class Train:
         while not happened():
             if not self.running:
                 return False
-            time.sleep(0.0005)
+            time.sleep(0.003)
         return True
 
     def code(self, timeout=120):

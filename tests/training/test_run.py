@@ -3,12 +3,13 @@
 import json
 import re
 import time
+from importlib.util import find_spec
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from errornorm.training import checkpoints, run
+from errornorm.training import checkpoints
 from errornorm.training.configfile import load
 from errornorm.training.rundir import RunDir, read_rows
 from tests.training.runs import Train, results, steps, write
@@ -22,15 +23,20 @@ def config(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def first(config):
-    """A run by a Python of its own, as users start it."""
-    return Train(config, "--json", real=True).done()
+def both(config):
+    """The same run twice, at the same time: by a Python of its own, as users start it, and in another folder."""
+    both = Train(config, "--json", real=True), Train(config, f"output={config.parent / 'second'}")
+    return [run.done() for run in both]
 
 
 @pytest.fixture(scope="module")
-def second(config, first):
-    """The same in another folder."""
-    return Train(config, f"output={config.parent / 'second'}").done()
+def first(both):
+    return both[0]
+
+
+@pytest.fixture(scope="module")
+def second(both):
+    return both[1]
 
 
 def test_equal_runs_are_equal(config, second):
@@ -209,12 +215,18 @@ def test_the_last_step_may_be_the_bad_one(config):
     assert not (output / "evaluation.json").exists()
 
 
-def test_loggers_have_to_be_installed(config, monkeypatch):
-    settings = load(config, [f"output={config.parent / 'logged'}", "logging.report_to=[tensorboard]"])
-    monkeypatch.setattr(run, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="report_to: tensorboard is not installed: pip install tensorboard, or leave"):
-        run.train(settings)
-    assert not settings.output.exists()
+def test_loggers_have_to_be_installed(config):
+    missing = [name for name in ("tensorboard", "wandb", "mlflow", "trackio") if find_spec(name) is None]
+    if not missing:
+        pytest.skip("all of them are installed")
+    output = config.parent / "logged"
+    for more in ([], ["--dry-run"]):
+        refused = Train(config, f"output={output}", f"logging.report_to=[{missing[0]}]", *more)
+        assert refused.code() == 2
+        assert refused.err == (
+            f"errornorm: logging.report_to: {missing[0]} is not installed: pip install {missing[0]}, or leave it out\n"
+        )
+    assert not output.exists()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
