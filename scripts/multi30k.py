@@ -21,13 +21,13 @@ from typing import Any
 CONFIG = Path(__file__).parents[1] / "examples" / "multi30k.yaml"
 RUNS = {  # name -> objective, and whether the training data has the copies
     "mle": ("mle", True),
-    "token-loss-truncation": ("token_loss_truncation(0.1, start=600)", True),
-    "ent-fraction": ("ent_fraction(0.1, start=600)", True),
-    "loss-truncation": ("loss_truncation(0.1, start=600)", True),
+    "token-loss-truncation": ("token_loss_truncation(0.1, start=450)", True),
+    "ent-fraction": ("ent_fraction(0.1, start=450)", True),
+    "loss-truncation": ("loss_truncation(0.1, start=450)", True),
     "tailr": ("tailr(0.5, floor=0.2)", True),
     "ent-threshold": ("ent_threshold(1.2)", True),
     "clean-mle": ("mle", False),
-    "clean-ent-fraction": ("ent_fraction(0.1, start=600)", False),
+    "clean-ent-fraction": ("ent_fraction(0.1, start=450)", False),
 }
 
 

@@ -59,7 +59,7 @@ def test_configurations_are_valid(page, text, tmp_path):
 
 
 def test_the_configuration_of_the_example_is_valid():
-    assert configfile.load(ROOT / "examples" / "multi30k.yaml").method == "ent_fraction(0.1, start=600)"
+    assert configfile.load(ROOT / "examples" / "multi30k.yaml").method == "ent_fraction(0.1, start=450)"
 
 
 def test_the_example_of_contributing_works(monkeypatch):

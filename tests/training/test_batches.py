@@ -16,32 +16,31 @@ from errornorm.training.store import Ragged, Writer
 from tests import tiny
 
 SETTINGS = st.tuples(
-    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=80),  # lengths and keys
+    st.lists(st.integers(1, 40), min_size=1, max_size=80),  # lengths
     st.integers(16, 120),  # tokens
     st.integers(0, 3),  # seed
 )
 
 
-def examples(lengths, groups=None, temperature=1.0, keys=None):
+def examples(lengths, groups=None, temperature=1.0):
     lengths = numpy.asarray(lengths)
-    return Examples(lengths, numpy.zeros(len(lengths), int) if groups is None else groups, temperature, keys)
+    return Examples(lengths, numpy.zeros(len(lengths), int) if groups is None else groups, temperature)
 
 
-def plan(lengths, tokens=64, steps=10, seed=0, *, keys=None, **options):
-    return Plan(examples(lengths, keys=keys), tokens=tokens, steps=steps, seed=seed, **options)
+def plan(lengths, tokens=64, steps=10, seed=0, **options):
+    return Plan(examples(lengths), tokens=tokens, steps=steps, seed=seed, **options)
 
 
 def lengths_of(num, seed=0):
     return numpy.random.default_rng(seed).integers(1, 40, num)
 
 
-@pytest.mark.parametrize("keyed", [True, False])
 @settings(max_examples=60, deadline=None)
 @given(asked=SETTINGS)
-def test_an_epoch_has_every_example_once_within_the_budget(keyed, asked):
-    pairs, tokens, seed = asked
-    lengths, keys = (numpy.array(column) for column in zip(*pairs, strict=True))
-    batches = plan(lengths, tokens, seed=seed, keys=keys if keyed else None).batches()
+def test_an_epoch_has_every_example_once_within_the_budget(asked):
+    lengths, tokens, seed = asked
+    lengths = numpy.array(lengths)
+    batches = plan(lengths, tokens, seed=seed).batches()
     for _ in range(2):
         epoch = []
         while len(epoch) < len(lengths):
@@ -57,16 +56,6 @@ def test_batches_are_full_and_of_about_equal_length():
     padded = sum(len(batch) * lengths[batch].max() for batch in batches)
     assert lengths.sum() / padded > 0.9
     assert padded / (400 * len(batches)) > 0.85
-
-
-def test_batches_are_of_similar_keys_and_not_of_similar_lengths():
-    """Sources of a batch are alike; of targets that are wrong there are as many in each."""
-    lengths, keys = lengths_of(4000), lengths_of(4000, seed=1)
-    one = plan(lengths, 400, keys=keys)
-    batches = [batch for batch in islice(one.batches(), one.steps_per_epoch()) if len(batch) > 4]
-    spread = {name: numpy.mean([x[batch].std() for batch in batches]) for name, x in (("l", lengths), ("k", keys))}
-    assert spread["k"] < 0.2 * keys.std()
-    assert spread["l"] > 0.8 * lengths.std()
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])

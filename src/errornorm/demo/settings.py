@@ -50,7 +50,7 @@ class Size:
 
 
 EMBEDDED = Size(
-    train=6000, test=300, steps=900, tokens=1000, vocab=1000, learning_rate=6e-3,
+    train=6000, test=300, steps=720, tokens=1000, vocab=1000, learning_rate=6e-3,
     overrides={
         "d_model": 64, "init_std": 0.125, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 256,
         "decoder_ffn_dim": 256, "dropout": 0.0,

@@ -22,16 +22,11 @@ NOTHING = -1  # an example without tokens, for a piece that would be empty
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Lengths of the examples, and which corpus each is from.
-
-    Batches are made of similar `keys`, the lengths of the sources: of the targets it would gather those that are
-    wrong, a copy or half a translation, in batches of their own.
-    """
+    """Lengths of the examples, and which corpus each is from."""
 
     lengths: Any
     groups: Any
     temperature: float = 1.0
-    keys: Any = None  # the lengths, if not given
 
     def epoch(self, rng: numpy.random.Generator) -> Any:
         """Every example once, in random order; with a temperature, small corpora more often and large ones less."""
@@ -93,20 +88,18 @@ class Plan(Sampler[list[int]]):
         order = self.examples.epoch(rng)
         mean = max(1.0, float(self.examples.lengths.mean()))
         pool = max(1, int(POOL * self.tokens / mean))
-        keys = self.examples.lengths if self.examples.keys is None else self.examples.keys
         for start in range(0, len(order), pool):
             members = order[start : start + pool]
-            members = members[numpy.argsort(keys[members], kind="stable")]
+            members = members[numpy.argsort(self.examples.lengths[members], kind="stable")]
             batches = list(self._cut(members))
             yield from (batches[i] for i in rng.permutation(len(batches)))
 
     def _cut(self, members: Any) -> Iterator[Any]:
-        start, longest = 0, 0
-        for end, length in enumerate(self.examples.lengths[members]):
-            longest = max(longest, length)
-            if end > start and longest * (end + 1 - start) > self.tokens:
+        start = 0
+        for end, length in enumerate(self.examples.lengths[members]):  # sorted, so the last is the longest
+            if end > start and length * (end + 1 - start) > self.tokens:
                 yield members[start:end]
-                start, longest = end, length
+                start = end
         yield members[start:]
 
 

@@ -95,12 +95,11 @@ def load(config: TrainConfig, folder: Path) -> Prepared:
         dataset = Rows(text, length)
         # A row is of the corpus that it begins in.
         groups = groups[numpy.searchsorted(text.ends, numpy.arange(len(dataset)) * length, side="right")]
-        lengths = keys = numpy.full(len(dataset), length)
+        lengths = numpy.full(len(dataset), length)
     else:
         source, target = sides
         dataset = Pairs(source, target, tokenizer.pad_token_id)
-        keys = source.lengths
-        lengths = numpy.maximum(keys, target.lengths)
+        lengths = numpy.maximum(source.lengths, target.lengths)
     sets = {
         split: [
             EvaluationSet(x.label, _texts(folder / f"{split}-{i}.jsonl"), prefix(config, x))
@@ -109,7 +108,7 @@ def load(config: TrainConfig, folder: Path) -> Prepared:
         for split, parts in (("valid", config.data.valid), ("test", config.data.test))
     }
     counts = [Count(**row) for row in json.loads((folder / "counts.json").read_text(encoding="utf-8"))]
-    return Prepared(tokenizer, dataset, Examples(lengths, groups, config.data.temperature, keys), **sets, counts=counts)
+    return Prepared(tokenizer, dataset, Examples(lengths, groups, config.data.temperature), **sets, counts=counts)
 
 
 def prefix(config: TrainConfig, corpus: Source) -> str:
