@@ -141,8 +141,8 @@ def demo_section(report: Mapping[str, Any]) -> str:
     seconds = [f"{run['seconds']:.0f}" for run in runs]
     settings = runs[0]["settings"]
     about = (
-        f"Means over seeds {', '.join(str(run['seed']) for run in runs)}; training pairs: {settings['Training pairs']}; "
-        f"{settings['Test sentences']} test sentences; {', '.join(seconds)} seconds; {settings['Version']}:"
+        f"Means over seeds {', '.join(str(run['seed']) for run in runs)}; "
+        f"training pairs: {settings['Training pairs']}; {settings['Test sentences']} test sentences; {', '.join(seconds)} seconds; {settings['Version']}:"
     )
     return f"{about}\n\n{table(header, lines)}"
 
