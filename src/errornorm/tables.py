@@ -142,7 +142,8 @@ def demo_section(report: Mapping[str, Any]) -> str:
     settings = runs[0]["settings"]
     about = (
         f"Means over seeds {', '.join(str(run['seed']) for run in runs)}; "
-        f"training pairs: {settings['Training pairs']}; {settings['Test sentences']} test sentences; {', '.join(seconds)} seconds; {settings['Version']}:"
+        f"training pairs: {settings['Training pairs']}; {settings['Test sentences']} test sentences; "
+        f"{', '.join(seconds)} seconds; {settings['Version']}:"
     )
     return f"{about}\n\n{table(header, lines)}"
 
