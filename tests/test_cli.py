@@ -162,6 +162,8 @@ def test_on_a_terminal_tables_are_drawn(capsys, monkeypatch):
         (["bench", "--fraction", "2"], "fraction=2.0 is a share to drop"),
         (["demo", "--output", __file__], "is a file; see errornorm demo --help"),
         (["demo", "--source", __file__], "--source and --target belong together: give both"),
+        (["demo", "--seed", "-1"], "see errornorm demo --help"),
+        (["evaluate", "a", "b", "--languages", "fr"], "--languages 'fr' is not of the form en-fr; see"),
         (["train"], "give a configuration file, such as run.yaml"),
     ],
 )

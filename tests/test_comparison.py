@@ -301,3 +301,26 @@ def test_the_picture_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install errornorm\[plot\]"):
         compare([write(tmp_path / "a")]).draw(tmp_path / "a.png")
+
+
+def test_several_test_sets_are_compared_by_their_mean(tmp_path):
+    """As the evaluation states it; one score of all their sentences would be another number."""
+    for method, errors in (("mle", 0.6), ("dft", 0.1)):
+        outputs, (sources, references) = translated(errors), sentences()
+        halves = [(outputs[part], references[part], sources[part]) for part in (slice(0, 20), slice(20, 60))]
+        bleu = sum(metrics.bleu(out, refs).value for out, refs, _ in halves) / 2
+        folder = write(tmp_path / method, method, outputs=outputs, names=("bleu",), bleu=bleu)
+        rows = [json.loads(line) | {"set": "a" if i < 20 else "b"}
+                for i, line in enumerate((folder / "outputs-test.jsonl").read_text().splitlines())]  # fmt: skip
+        (folder / "outputs-test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = compare([tmp_path / "mle", tmp_path / "dft"], samples=100)
+    assert found.notes == []
+    assert group(found, "dft").differences["bleu"].p == 1 / 101
+
+
+def test_one_sentence_proves_nothing(tmp_path):
+    for method, errors in (("mle", 0.6), ("dft", 0.1)):
+        write(tmp_path / method, method, outputs=translated(errors)[:1], names=("bleu",))
+    found = compare([tmp_path / "mle", tmp_path / "dft"], samples=100)
+    assert group(found, "dft").differences["bleu"].p is None
+    assert any("a single sentence" in note for note in found.notes)

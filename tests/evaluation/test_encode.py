@@ -1,9 +1,12 @@
 """Every text ends with the end token, once; rows are padded where they should be."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import processors
 
 from errornorm.evaluation.encode import by_length, encode, padded, pairs
 from tests.tiny import tokenizer
@@ -68,3 +71,14 @@ def test_batches_by_length(sizes, budget):
         assert len(batch) == 1 or len(batch) * max(sizes[i] for i in batch) <= budget
     firsts = [sizes[batch[0]] for batch in batches]
     assert firsts == sorted(firsts, reverse=True)
+
+
+def test_a_tokenizer_that_begins_with_the_end_token():
+    found = copy.deepcopy(tokenizer("causal"))
+    end = found.eos_token
+    found.bos_token = end
+    found.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{end} $A", special_tokens=[(end, found.eos_token_id)]
+    )
+    (row,) = encode(found, ["a small dog"])
+    assert (row[0], row[-1], row.count(found.eos_token_id)) == (found.eos_token_id, found.eos_token_id, 2)

@@ -252,3 +252,39 @@ def test_tensorboard(config):
     Train(config, f"output={output}", "logging.report_to=[tensorboard]", *SHORT).done()
     assert list(output.rglob("events.out.tfevents*"))
     assert Train(config, f"output={output}", "logging.report_to=[tensorboard]", *SHORT, "--resume").code() == 0
+
+
+@pytest.mark.parametrize("wrong", ["data.test.path=gone.jsonl", "training.freeze=[nothing]"])
+def test_a_run_that_cannot_begin_leaves_nothing(config, wrong):
+    """Else the configuration, once it is mended, would be refused as that of another run."""
+    output = f"output={config.parent / wrong.partition('=')[0]}"
+    failed = Train(config, output, wrong)
+    assert failed.code() in (2, 3)
+    Train(config, output, *SHORT).done()
+
+
+def test_the_tokenizer_of_bleu_is_there_before_the_run(config):
+    output = config.parent / "flores"
+    run = Train(config, f"output={output}", "evaluation.tokenize=flores200", "evaluation.flores_model=gone.model")
+    assert run.code() == 3
+    assert "gone.model" in run.err
+    assert not output.exists()
+
+
+def test_sets_of_one_name_and_no_measures(config):
+    output, test = config.parent / "sets", f"{{path: {config.parent / 'test.jsonl'}}}"
+    short = (*SHORT, "evaluation.metrics=[copies]")
+    Train(config, f"output={output}", *short, f"data.test=[{test}, {test}]").done()
+    row = json.loads((output / "evaluation.json").read_text())
+    assert (row["num"], list(row["sets"]), row["beams"]) == (24, ["test.jsonl (1)", "test.jsonl (2)"], 1)
+    lines = read_rows(output / "outputs-test.jsonl")
+    assert [line["set"] for line in lines] == ["test.jsonl (1)"] * 12 + ["test.jsonl (2)"] * 12
+    none = json.loads(Train(config, f"output={output}-none", *SHORT, "evaluation.metrics=[]", "--json").done().out)
+    assert not {"nll", "bleu", "copies"} & none[0].keys()
+
+
+def test_the_last_step_is_always_told(config):
+    output = config.parent / "told"
+    Train(config, f"output={output}", *SHORT, "logging.every=3").done()
+    assert [row["step"] for row in read_rows(output / "metrics.jsonl") if row["split"] == "train"] == [3, 4]
+    assert [row["step"] for row in read_rows(output / "timing.jsonl")] == [3, 4]

@@ -1,10 +1,13 @@
 """Models from run directories and from anywhere else: loaded, evaluated, and generated from."""
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from errornorm.cli import main
 from errornorm.data.lines import DataError
 from errornorm.evaluation import decode
 from errornorm.training import use
@@ -188,3 +191,31 @@ def test_evaluation_in_a_language(tmp_path):
         use.evaluate(model, Source(path=path))
     with pytest.raises(DataError, match="No such file"):
         use.evaluate(model, Source(path=Path("gone.jsonl"), languages="en-fr"))
+
+
+def test_names_are_enough(folders, tmp_path):
+    """Folders and files as texts, a corpus as in a configuration, a single line."""
+    (tmp_path / "a.en").write_text("".join(f"{source}\n" for source, _ in PAIRS[:4]))
+    (tmp_path / "a.fr").write_text("".join(f"{target}\n" for _, target in PAIRS[:4]))
+    corpus = {"path": str(tmp_path / "a.en"), "pair": str(tmp_path / "a.fr")}
+    row, _ = use.evaluate(str(folders / "run"), corpus, metrics=["likelihood"])
+    assert row["num"] == 4
+    assert use.evaluate(str(folders / "gpt2"), str(tmp_path / "a.fr"))[0]["num"] == 4
+    assert len(list(use.generate(str(folders / "run"), "a dog", beams=1, max_new_tokens=3))) == 1
+
+
+def test_the_standard_input_may_hold_anything(folders, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a dog\r\n\xff\n\n")))
+    assert main(["generate", str(folders / "run"), "--beams", "1", "--max-new-tokens", "3"]) == 0
+    found = capsys.readouterr()
+    assert found.out.count("\n") == 3
+    assert found.err == "errornorm: standard input:2:1: not UTF-8 (byte 0xff): its output is an empty line\n"
+
+
+def test_what_is_read_is_not_replaced(folders, tmp_path, capsys):
+    path = tmp_path / "a.txt"
+    path.write_text("a dog\n")
+    for argv in (["generate", str(folders / "run"), str(path)], ["evaluate", str(folders / "gpt2"), str(path)]):
+        assert main([*argv, "--output", str(tmp_path / "." / "a.txt")]) == 2
+        assert "is also the input: choose another name for the output" in capsys.readouterr().err
+    assert path.read_text() == "a dog\n"

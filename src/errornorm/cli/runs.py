@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +22,12 @@ Flores = Annotated[
 Task = Annotated[
     str | None, typer.Option(metavar="NAME", help="translation, summarization or language-modeling, if unknown.")
 ]
+
+
+def _refuse_input(output: Path | None, *inputs: Path | None) -> None:
+    """What is read must not be replaced."""
+    if output is not None and output.resolve() in {path.resolve() for path in inputs if path}:
+        raise typer.BadParameter(f"{output} is also the input: choose another name for the output")
 
 
 @app.command(
@@ -119,6 +127,9 @@ def evaluate(
     from ..training import use
     from ..training.config import Source
 
+    _refuse_input(output, corpus, pair)
+    if languages is not None and not re.fullmatch(r"[^\s-]+-[^\s-]+", languages):
+        raise typer.BadParameter(f"--languages {languages!r} is not of the form en-fr")
     source = Source(
         path=corpus, pair=pair, languages=languages, source_field=source_field, target_field=target_field,
         text_field=text_field, columns=columns.split(",") if columns else None,
@@ -169,7 +180,8 @@ def generate(
     def unreadable(problem: Problem) -> None:
         say(f"{problem.where}: {problem.reason}: its output is an empty line")
 
-    lines = (line.rstrip("\n") for line in sys.stdin) if text == Path("-") else use.readable(text, unreadable)
+    _refuse_input(output, text)
+    lines = use.readable(sys.stdin.buffer if text == Path("-") else text, unreadable)
     with written(output) if output else nullcontext(sys.stdout) as file:
         for result in use.generate(model, lines, beams=beams, max_new_tokens=max_new_tokens, to=to, task=task):
             one_line = " ".join(result.split("\n"))
@@ -214,7 +226,7 @@ def demo(
     target: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Its translation, line by line.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of data, weights and order.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of data, weights and order.")] = 0,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", file_okay=False, help="An earlier demo is replaced.")
     ] = Path("errornorm-demo"),
@@ -229,7 +241,8 @@ def demo(
         raise typer.BadParameter("--source and --target belong together: give both")
     from ..demo import run as library
 
-    command = " ".join(["errornorm demo", *([f"--source {source} --target {target}"] if source else [])])
+    files = ["--source", str(source), "--target", str(target)] if source else []
+    command = shlex.join(["errornorm", "demo", *files, *(["--seed", str(seed)] if seed else [])])
     with progress(every=10) as tell:
         done = library.run(output, source=source, target=target, seed=seed, command=command, tell=tell)
     if as_json:

@@ -115,25 +115,30 @@ class _Pieces(io.RawIOBase):
 
 def read_lines(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[Line | Problem]:
     """Every line of a file, in order."""
-    name, number = str(path), 0
     with opened(path) as file:
-        while True:
-            number += 1
-            here = Where(name, number)
-            try:
-                raw = file.readline(max_bytes + 2)
-                if not raw:
-                    return
-                if len(raw.rstrip(b"\r\n")) > max_bytes:
-                    yield Problem(here, f"longer than {max_bytes} bytes ({_skip(file, raw)})", raw[:SHOWN])
-                    continue
-            except (EOFError, OSError, zlib.error) as error:
-                yield Problem(here, f"the compressed file is cut or damaged from here on ({error})")
+        yield from lines_of(file, str(path), max_bytes)
+
+
+def lines_of(file: IO[bytes], name: str, max_bytes: int = MAX_BYTES) -> Iterator[Line | Problem]:
+    """Every line of an open file, in order."""
+    number = 0
+    while True:
+        number += 1
+        here = Where(name, number)
+        try:
+            raw = file.readline(max_bytes + 2)
+            if not raw:
                 return
-            if number == 1:
-                raw = raw.removeprefix(BOM)
-            raw = raw.removesuffix(b"\n").removesuffix(b"\r")
-            yield _decoded(here, raw)
+            if len(raw.rstrip(b"\r\n")) > max_bytes:
+                yield Problem(here, f"longer than {max_bytes} bytes ({_skip(file, raw)})", raw[:SHOWN])
+                continue
+        except (EOFError, OSError, zlib.error) as error:
+            yield Problem(here, f"the compressed file is cut or damaged from here on ({error})")
+            return
+        if number == 1:
+            raw = raw.removeprefix(BOM)
+        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+        yield _decoded(here, raw)
 
 
 def _skip(file: IO[bytes], raw: bytes) -> str:

@@ -80,6 +80,9 @@ def run(
         tell: Called with what is going on.
     """
     began = time.monotonic()
+    for path in filter(None, (source, target)):
+        if not path.exists():
+            raise DataError(f"{path}: no such file; check the name")
     _clear(output)
     options = {} if size is None else {"size": size}
     if source is None or target is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.files import written
+from ..data.lines import DataError
 from ..training import configfile
 from ..training.config import Source, TrainConfig
 from ..training.rundir import RunDir, read_rows
@@ -19,6 +20,7 @@ from ..training.rundir import RunDir, read_rows
 GREEDY = "greedy.json"
 FAILED = "failed.txt"
 POLL = 0.25  # seconds
+KINDS = {kind.__name__: kind for kind in (DataError, FloatingPointError, MemoryError)}  # whose fault it is not
 
 
 def train_all(configs: list[TrainConfig], tell: Callable[[str], None]) -> None:
@@ -44,7 +46,8 @@ def train_all(configs: list[TrainConfig], tell: Callable[[str], None]) -> None:
             worker.kill() if worker.pid else None
     for config in configs:
         if (config.output / FAILED).is_file():
-            raise RuntimeError((config.output / FAILED).read_text(encoding="utf-8"))
+            kind, _, text = (config.output / FAILED).read_text(encoding="utf-8").partition(": ")
+            raise KINDS.get(kind, RuntimeError)(text if kind in KINDS else f"{kind}: {text}")
         if not (config.output / GREEDY).is_file():
             raise RuntimeError(f"the process that trained {config.method} died; is there enough memory?")
 
@@ -65,7 +68,7 @@ def _work(queue: Any, threads: int) -> None:
             _one(config)
         except Exception as error:
             with written(config.output / FAILED) as failed:
-                failed.write(f"{config.method}: {type(error).__name__}: {error}")
+                failed.write(f"{type(error).__name__}: {config.method}: {error}")
 
 
 def _one(config: TrainConfig) -> None:

@@ -24,7 +24,8 @@ def encode(tokenizer: Any, texts: Sequence[str], *, target: bool = False, cut: i
     if not texts:
         return []
     key, end = "text_target" if target else "text", tokenizer.eos_token_id
-    ends = end in tokenizer(**{key: ""})["input_ids"]
+    begins = int(tokenizer.bos_token_id == end)  # OPT's begin with the token that ends others
+    ends = end in tokenizer(**{key: "a"})["input_ids"][begins:]
     options = {} if cut is None else {"truncation": True, "max_length": cut if ends else cut - 1}
     rows: list[list[int]] = tokenizer(**{key: list(texts)}, verbose=False, **options)["input_ids"]
     return rows if ends else [[*row, end] for row in rows]

@@ -54,6 +54,8 @@ class Question:
                 raise ValueError(f"unknown metric {name!r}{near(name, known)}; there are {', '.join(known)}")
         if self.tokenize not in metrics.TOKENIZERS:
             raise ValueError(f"unknown tokenizer {self.tokenize!r}; there are {', '.join(metrics.TOKENIZERS)}")
+        if "bleu" in self.names:
+            metrics.require_tokenizer(self.tokenize, self.flores_model)
 
 
 @dataclass(slots=True)

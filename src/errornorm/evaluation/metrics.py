@@ -170,6 +170,11 @@ def _check(outputs: Sequence[str], **others: Sequence[str]) -> None:
         raise ValueError("0 outputs: there is nothing to measure")
 
 
+def require_tokenizer(tokenize: str, flores_model: Path | flores.Tokenizer | None = None) -> None:
+    """Refuse a tokenizer of BLEU whose packages or file are not there."""
+    _bleu(tokenize, flores_model)
+
+
 def _bleu(tokenize: str, flores_model: Path | flores.Tokenizer | None, force: bool = False) -> Any:
     """force: no advice of sacrebleu about texts that look tokenized."""
     try:

@@ -22,6 +22,7 @@ class Texts:
     sources: list[str]
     references: list[str]
     outputs: list[str]
+    sets: list[str]  # which test set a line is from; empty texts if there is one only
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,15 @@ class Run:
         path = self.folder / f"outputs-{self.evaluation.get('split', 'test')}.jsonl"
         if not path.exists():
             return None
-        sides: tuple[list[str], ...] = ([], [], [])
+        sides: tuple[list[str], list[str], list[str]] = ([], [], [])
+        sets = []
         for where, row in _objects(path):
             for name, side in zip(("source", "reference", "output"), sides, strict=True):
                 if not isinstance(row.get(name), str):
                     raise DataError(f"{where}: no text {name!r}; evaluate {self.folder} again")
                 side.append(row[name])
-        return Texts(*sides)
+            sets.append(str(row.get("set", "")))
+        return Texts(*sides, sets)
 
     def curve(self, split: str, name: str) -> dict[int, float]:
         """A number by step. A step that stands there twice, as after a restart, has its last value."""

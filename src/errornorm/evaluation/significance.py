@@ -8,6 +8,7 @@ sentence counts and what a corpus scores stay sacrebleu's.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,9 @@ class Resampler:
             if names:
                 self.notes.append(f"{run.folder}: no outputs, so no p-value for {', '.join(names)}")
             return {}
+        if len(texts.outputs) < 2:  # every resample would be the same
+            self.notes.append(f"{run.folder}: a single sentence, so no p-value")
+            return {}
         tokenize = "13a"
         if "bleu" in names:
             found = re.search(r"\btok:([^|]+)", run.signatures.get("bleu", ""))
@@ -63,7 +67,11 @@ class Resampler:
                 self.notes.append(f"{run.folder}: no p-value for bleu: it needs the model of its tokenizer {tokenize}")
                 names.remove("bleu")
                 tokenize = "13a"
-        return statistics(names, texts.outputs, texts.references, texts.sources, tokenize, self._flores_model)
+        parts = [
+            statistics(names, outputs, references, sources, tokenize, self._flores_model)
+            for outputs, references, sources in _by_set(texts.sets, texts.outputs, texts.references, texts.sources)
+        ]
+        return {name: joined([part[name] for part in parts]) for name in parts[0]}
 
     def _as_stated(self, run: Run, name: str, sentences: Statistics) -> bool:
         found, stated = value(sentences), run.values[name]
@@ -74,6 +82,33 @@ class Resampler:
                 f"{stated:.4g}; evaluate again"
             )
         return close
+
+
+def joined(parts: Sequence[Statistics]) -> Statistics:
+    """Of several test sets, whose mean is the score: each has columns of its own."""
+    if len(parts) == 1:
+        return parts[0]
+    width = len(parts[0].rows[0])
+    places = [slice(i * width, (i + 1) * width) for i in range(len(parts))]
+    rows = []
+    for part, place in zip(parts, places, strict=True):
+        for row in part.rows:
+            rows.append([0.0] * (width * len(parts)))
+            rows[-1][place] = row
+
+    def score(sums: Any) -> float:
+        # A small set may have no sentence in a resample.
+        found = [p.score(sums[place]) for p, place in zip(parts, places, strict=True) if any(sums[place])]
+        return sum(found) / max(1, len(found))
+
+    return Statistics(rows, score)
+
+
+def _by_set(sets: Sequence[str], *columns: Sequence[str]) -> list[list[list[str]]]:
+    return [
+        [[text for text, name in zip(column, sets, strict=True) if name == one] for column in columns]
+        for one in dict.fromkeys(sets)
+    ]
 
 
 def value(sentences: Statistics) -> float:

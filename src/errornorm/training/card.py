@@ -25,7 +25,8 @@ def model_card(config: TrainConfig, about: dict[str, Any], row: dict[str, Any]) 
         f"| {x['split']} | {x['name']} | {x['used']} | {x['pruned']} | {x['quarantined']} | `{x['sha256'][:12]}` |"
         for x in about["data"]
     ]
-    made_from = config.model.pretrained or config.model.preset or f"a {(config.model.config or {}).get('model_type')}"
+    made = config.model
+    made_from = f"a {made.config['model_type']}" if made.config else made.pretrained or made.preset or "tiny"
     parts = [
         _header(config),
         f"# {config.output.name}",

@@ -157,7 +157,7 @@ class Training(Settings):
     steps: Annotated[int, Field(ge=1)] = 1000
     """Optimizer steps."""
     tokens_per_step: Annotated[int, Field(ge=16)] = 4000
-    """Target tokens of a step, padding included, over all ranks and micro-batches."""
+    """Tokens of a step, padding included, over all ranks and micro-batches; of a pair, the longer side counts."""
     micro_batches: Annotated[int, Field(ge=1)] = 1
     """Cut each step's batch on each rank into so many pieces: less memory, same result."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -76,9 +76,18 @@ def estimate(config: TrainConfig, progress: Progress) -> dict[str, Any]:
             "steps_per_epoch": epoch,
             "seconds_per_step": seconds,
             "seconds": seconds * config.training.steps * len(config.seeds),
-            "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "memory_bytes": _peak(),
             "disk_bytes": len(config.seeds) * (data + (config.checkpoints.keep + 2) * size),
         }
+
+
+def _peak() -> int | None:
+    """Memory of this process at its highest; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def table(estimate: dict[str, Any]) -> list[tuple[str, str]]:
@@ -95,6 +104,6 @@ def table(estimate: dict[str, Any]) -> list[tuple[str, str]]:
             "training time",
             f"{time} ({estimate['seconds_per_step']:.3f} s per step, {estimate['runs']} run(s))",
         ),
-        ("memory", f"{estimate['memory_bytes'] / 2**30:.1f} GB"),
+        ("memory", f"{estimate['memory_bytes'] / 2**30:.1f} GB" if estimate["memory_bytes"] else "unknown"),
         ("disk", f"{estimate['disk_bytes'] / 2**20:,.0f} MB"),
     ]

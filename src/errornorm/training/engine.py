@@ -7,14 +7,14 @@ from, where checkpoints go, what is written down.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..evaluation.judge import Question, judge
+from ..evaluation.judge import BY_TASK, Question, judge
 from ..integrations.attach import Attachment
 from ..integrations.telemetry import PREFIX
 from . import checkpoints
@@ -150,7 +150,7 @@ class Journal(TrainerCallback):
 
     def __init__(self, run: RunDir, handle: Attachment, tell: Callable[[int, dict[str, Any]], None]) -> None:
         self.run, self.handle, self.tell = run, handle, tell
-        self.began, self.seen = time.monotonic(), 0
+        self.began, self.seen, self.ended = time.monotonic(), 0, 0.0
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
         self.handle.telemetry.clear()
@@ -158,7 +158,21 @@ class Journal(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
         terms = self.handle.terms
         self.seen += 0 if terms is None else terms.num_tokens * args.world_size * args.gradient_accumulation_steps
+        self.ended = time.monotonic()
+        control.should_log = control.should_log or state.global_step >= state.max_steps  # also of the shortest run
         self.tell(state.global_step, {})
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        self._paused()
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        self._paused()
+
+    def _paused(self) -> None:
+        """Evaluations and checkpoints are no part of the speed of training."""
+        now = time.monotonic()
+        self.began += now - max(self.ended, self.began)
+        self.ended = now
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **rest: Any
@@ -245,12 +259,18 @@ def question(config: TrainConfig, names: Any) -> Question:
     return Question(names, e.beams, e.max_new_tokens, config.data.max_length, e.limit, e.tokenize, e.flores_model)
 
 
+def measures(config: TrainConfig) -> Sequence[str]:
+    """What is measured at the end. An empty list is a choice too."""
+    return BY_TASK[config.task] if config.evaluation.metrics is None else config.evaluation.metrics
+
+
 def mean_of(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Of each number; counts are summed."""
+    """Of each number; counts are summed, and settings are as they are."""
     if len(rows) == 1:
         return rows[0]
     total = {name: sum(row[name] for row in rows) for name in rows[0]}
-    return {name: value if name in ("num", "tokens") else value / len(rows) for name, value in total.items()}
+    means = {name: value if name in ("num", "tokens") else value / len(rows) for name, value in total.items()}
+    return means | {name: rows[0][name] for name in ("beams",) if name in rows[0]}
 
 
 def _parts(rows: dict[str, dict[str, float]]) -> dict[str, Any]:

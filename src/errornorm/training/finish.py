@@ -7,12 +7,12 @@ import math
 from typing import Any
 
 from .._version import __version__
-from ..evaluation.judge import BY_TASK, Verdict, judge
+from ..evaluation.judge import Verdict, judge
 from . import checkpoints
 from .card import model_card
 from .config import TrainConfig
 from .curves import draw
-from .engine import RunTrainer, mean_of, question
+from .engine import RunTrainer, mean_of, measures, question
 from .prepare import EvaluationSet, Prepared
 from .progress import Progress
 from .rundir import RunDir
@@ -43,7 +43,7 @@ def finish(
     }
     _require_numbers(row)
     with together():
-        if outputs := [line for verdict in verdicts.values() for line in verdict.outputs]:
+        if outputs := _outputs(verdicts):
             run.write_text(run.outputs(split), "".join(json.dumps(x, ensure_ascii=False) + "\n" for x in outputs))
     with staged(run, run.model) as stage:
         trainer.save_model(str(stage))
@@ -58,6 +58,12 @@ def finish(
     return row
 
 
+def _outputs(verdicts: dict[str, Verdict]) -> list[dict[str, str]]:
+    """Of all sets; of several, each line says which one it is from."""
+    several = len(verdicts) > 1
+    return [line | ({"set": name} if several else {}) for name, x in verdicts.items() for line in x.outputs]
+
+
 def _require_numbers(row: dict[str, Any]) -> None:
     """The last step has no next one to notice that it went wrong."""
     bad = [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
@@ -68,7 +74,7 @@ def _require_numbers(row: dict[str, Any]) -> None:
 
 
 def _judged(config: TrainConfig, part: EvaluationSet, trainer: RunTrainer, progress: Progress, stops: Stops) -> Verdict:
-    asked = question(config, config.evaluation.metrics or BY_TASK[config.task])
+    asked = question(config, measures(config))
     total = len(part.texts[: asked.limit])
     step = trainer.state.global_step
     with progress.doing(f"evaluating on {part.name}") as say:

@@ -102,13 +102,19 @@ def load(config: TrainConfig, folder: Path) -> Prepared:
         lengths = numpy.maximum(source.lengths, target.lengths)
     sets = {
         split: [
-            EvaluationSet(x.label, _texts(folder / f"{split}-{i}.jsonl"), prefix(config, x))
-            for i, x in enumerate(parts)
+            EvaluationSet(label, _texts(folder / f"{split}-{i}.jsonl"), prefix(config, x))
+            for i, (x, label) in enumerate(zip(parts, labels(parts), strict=True))
         ]
         for split, parts in (("valid", config.data.valid), ("test", config.data.test))
     }
     counts = [Count(**row) for row in json.loads((folder / "counts.json").read_text(encoding="utf-8"))]
     return Prepared(tokenizer, dataset, Examples(lengths, groups, config.data.temperature), **sets, counts=counts)
+
+
+def labels(corpora: Sequence[Source]) -> list[str]:
+    """A name for each corpus, also where files in several folders have the same one."""
+    names = [corpus.label for corpus in corpora]
+    return [f"{x} ({names[:i].count(x) + 1})" if names.count(x) > 1 else x for i, x in enumerate(names)]
 
 
 def prefix(config: TrainConfig, corpus: Source) -> str:

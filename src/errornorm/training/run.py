@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +19,7 @@ from ..data.lines import DataError
 from ..integrations.trainer import robust
 from . import checkpoints, configfile, models, prepare
 from .config import TrainConfig
-from .engine import Journal, RunTrainer, Stopper
+from .engine import Journal, RunTrainer, Stopper, measures, question
 from .finish import finish
 from .prepare import Prepared
 from .progress import Progress, Quiet
@@ -72,6 +73,8 @@ def require(config: TrainConfig) -> None:
             raise ImportError(f"logging.report_to: {name} is not installed: pip install {name}, or leave it out")
     if config.training.precision == "float16" and on_cpu():
         raise ValueError("training.precision: float16 needs a GPU; on a CPU choose float32 or bfloat16")
+    for names in (measures(config), config.evaluation.during):
+        question(config, names)
 
 
 @contextmanager
@@ -98,15 +101,28 @@ def _one(
     with at_once():
         with together(), checkpoints.room_for(run.path):
             run.write_text(run.config, configfile.dump(config))
-        prepared = _prepared(config, run, progress)
-        with progress.doing("building the model"):
-            model = models.build(config, prepared.tokenizer, seed)
+        with _undone(run):
+            prepared = _prepared(config, run, progress)
+            with progress.doing("building the model"):
+                model = models.build(config, prepared.tokenizer, seed)
         about = _about(config, prepared, model, seed, command)
         with together(), checkpoints.room_for(run.path):
             run.write_json(run.manifest, about)
     with Stops(largest, progress.say) as stops, checkpoints.room_for(run.path):
         trainer = _trained(config, prepared, run, model, seed, progress, stops)
         return finish(config, prepared, run, trainer, about, progress, stops)
+
+
+@contextmanager
+def _undone(run: RunDir) -> Iterator[None]:
+    """A run that cannot begin leaves nothing: else its mended configuration would be refused as another one."""
+    try:
+        yield
+    except (DataError, ValueError, ImportError):
+        if run.main and not run.manifest.exists():
+            run.config.unlink(missing_ok=True)
+            shutil.rmtree(run.data, ignore_errors=True)
+        raise
 
 
 def _evaluation(run: RunDir) -> dict[str, Any] | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 from .._version import __version__
 from ..data.files import Quarantine
-from ..data.lines import DataError, Problem, read_lines
+from ..data.lines import DataError, Problem, lines_of, read_lines
 from ..evaluation import decode
 from ..evaluation.judge import BY_TASK, Question, Verdict, judge
 from ..specs import near
@@ -50,8 +50,9 @@ class Saved:
         return f"{tag} {self.prefix}"
 
 
-def load(folder: Path, task: str | None = None) -> Saved:
+def load(folder: Path | str, task: str | None = None) -> Saved:
     """From a run directory, or from a folder with any model of transformers."""
+    folder = Path(folder)
     if task not in (None, *BY_TASK):
         raise ValueError(f"unknown task {task!r}{near(str(task), BY_TASK)}; there are {', '.join(BY_TASK)}")
     models.quiet()
@@ -82,8 +83,8 @@ def _why(folder: Path) -> str:
 
 
 def evaluate(
-    folder: Path | Saved,
-    corpus: Source,
+    folder: Path | str | Saved,
+    corpus: Source | Mapping[str, Any] | Path | str,
     *,
     metrics: Sequence[str] | None = None,
     task: str | None = None,
@@ -94,17 +95,21 @@ def evaluate(
 
     Args:
         folder: A run directory, a model's folder, or what `load` returned.
-        corpus: Where the texts are.
+        corpus: Where the texts are: a file, or the entries of a corpus as in a configuration, such as
+            {"path": "test.en", "pair": "test.fr"}.
         metrics: Some of likelihood, bleu, chrf, rouge, copies; by the task if not given.
         task: If the model does not know its own.
         tell: Called with the number of outputs, now and then.
         options: Of `Question`: beams, max_new_tokens, limit, tokenize, flores_model.
     """
+    if not isinstance(corpus, Source):
+        corpus = Source.model_validate(corpus if isinstance(corpus, Mapping) else {"path": corpus})
     saved = folder if isinstance(folder, Saved) else load(folder, task)
+    names = BY_TASK[saved.task] if metrics is None else metrics
+    question = Question(names, max_length=saved.max_length, **options)
     with TemporaryDirectory() as place:
         quarantine = Quarantine(Path(place) / "quarantine.jsonl")
         texts = list(corpora.read(corpus, kind_of(saved.task), quarantine))
-    question = Question(metrics or BY_TASK[saved.task], max_length=saved.max_length, **options)
     language = corpus.languages.split("-")[1] if corpus.languages else None
     verdict = judge(saved.model, saved.tokenizer, texts, question, saved.before(language), tell)
     row = {
@@ -120,7 +125,7 @@ def evaluate(
 
 
 def generate(
-    folder: Path | Saved,
+    folder: Path | str | Saved,
     lines: Iterable[str],
     *,
     beams: int = 5,
@@ -131,7 +136,7 @@ def generate(
     """Translate, summarize or continue each line, in order, a thousand at a time. An empty line stays empty."""
     saved = folder if isinstance(folder, Saved) else load(folder, task)
     before = saved.before(to)
-    iterator = iter(lines)
+    iterator = iter([lines] if isinstance(lines, str) else lines)
     while chunk := list(islice(iterator, CHUNK)):
         outputs = iter(
             decode.generate(
@@ -142,9 +147,9 @@ def generate(
         yield from (next(outputs) if line.strip() else "" for line in chunk)
 
 
-def readable(path: Path, on_problem: Callable[[Problem], None]) -> Iterator[str]:
+def readable(path: Path | IO[bytes], on_problem: Callable[[Problem], None]) -> Iterator[str]:
     """Lines of a file. One that cannot be read is an empty one, so that outputs keep their numbers."""
-    for line in read_lines(path):
+    for line in read_lines(path) if isinstance(path, Path) else lines_of(path, "standard input"):
         if isinstance(line, Problem):
             on_problem(line)
             yield ""
