@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, example, print_json, print_table
+from .printing import AsJson, Pair, example, print_json, print_table
+from .printing import Corpus as CorpusFile
 
 
 def _noise(text: str) -> tuple[str, float]:
@@ -28,10 +29,8 @@ def _noise(text: str) -> tuple[str, float]:
     )
 )
 def corrupt(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="JSONL, TSV, text or Parquet; .gz, .zst too.")],
-    pair: Annotated[
-        Path | None, typer.Argument(metavar="PAIR", help="Target side of aligned text.", show_default=False)
-    ] = None,
+    corpus: CorpusFile,
+    pair: Pair = None,
     noise: Annotated[
         list[Any],
         typer.Option(parser=_noise, metavar="NAME=SHARE", help="A noise and its share; may be repeated."),

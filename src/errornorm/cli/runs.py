@@ -12,13 +12,14 @@ from typing import Annotated
 import typer
 
 from .app import app
-from .printing import AsJson, example, print_json, print_table, progress, say, shown
+from .printing import AsJson, Corpus, Pair, example, print_json, print_table, progress, say, shown
 
 Beams = Annotated[int, typer.Option(min=1, help="Of the search; 1 is greedy.")]
 MaxNew = Annotated[int, typer.Option(min=1, help="Longest output, in tokens.")]
 Flores = Annotated[
     Path | None, typer.Option(metavar="FILE", help="SentencePiece model of flores200.", show_default=False)
 ]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A run directory, or a folder with a model.")]
 Task = Annotated[
     str | None, typer.Option(metavar="NAME", help="translation, summarization or language-modeling, if unknown.")
 ]
@@ -95,11 +96,9 @@ def train(
     )
 )
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run directory, or a folder with a model.")],
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="JSONL, TSV, text or Parquet; .gz, .zst too.")],
-    pair: Annotated[
-        Path | None, typer.Argument(metavar="PAIR", help="Target side of aligned text.", show_default=False)
-    ] = None,
+    model: ModelFolder,
+    corpus: Corpus,
+    pair: Pair = None,
     metric: Annotated[
         list[str],
         typer.Option(metavar="NAME", help="likelihood, bleu, chrf, rouge or copies; by the task if not given."),
@@ -161,7 +160,7 @@ def evaluate(
     )
 )
 def generate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run directory, or a folder with a model.")],
+    model: ModelFolder,
     text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text per line; - is the standard input.")] = Path("-"),
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Instead of printing.")] = None,
     beams: Beams = 5,
