@@ -212,6 +212,12 @@ def test_unfinished_runs_are_listed(tmp_path):
     assert found.groups[0].seeds == [0]
 
 
+def test_files_beside_the_runs_do_not_count(tmp_path):
+    run = write(tmp_path / "mle")
+    (tmp_path / "table.csv").write_text("mine")
+    assert len(compare([tmp_path / "table.csv", run]).groups) == 1
+
+
 def test_nothing_to_compare(tmp_path):
     with pytest.raises(DataError, match=r"no finished evaluation in .*; let `errornorm train` come to its end"):
         compare([tmp_path])

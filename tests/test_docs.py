@@ -27,7 +27,7 @@ def blocks(path, language="python"):
 
 GENERATED = [
     ROOT / name
-    for name in ("README.md", *(f"docs/{page}.md" for page in ("methods", "config", "trainers", "distributed")))
+    for name in ("README.md", *(f"docs/{p}.md" for p in ("methods", "config", "trainers", "distributed", "score")))
 ]
 
 
@@ -59,7 +59,7 @@ def test_configurations_are_valid(page, text, tmp_path):
 
 
 def test_the_configuration_of_the_example_is_valid():
-    assert configfile.load(ROOT / "examples" / "multi30k.yaml").method == "ent_fraction(0.1, start=450)"
+    assert configfile.load(ROOT / "examples" / "multi30k.yaml").method == "ent_fraction(0.1, start=400)"
 
 
 def test_the_example_of_contributing_works(monkeypatch):

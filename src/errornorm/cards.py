@@ -10,11 +10,21 @@ import difflib
 import inspect
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .surface import METHODS
-from .tables import bench_section, demo_section, multi30k_section, splits_section, step_section, table
+from .tables import (
+    bench_section,
+    demo_section,
+    multi30k_section,
+    score_cost_section,
+    splits_section,
+    step_section,
+    table,
+)
 
 HEADINGS = ("Args:", "Example:", "Reference:")
 INTRO = """# Methods
@@ -127,21 +137,24 @@ def fill(text: str, marker: str, content: str) -> str:
     return f"{head}{begin}\n{content.strip()}\n{end}{tail}"
 
 
-RESULTS = {  # marker -> where the numbers are, and how they are shown
+RESULTS: dict[str, tuple[str, Callable[[Any], str]]] = {  # marker -> where the numbers are, and how they are shown
     "bench": ("bench/bench.json", bench_section),
     "splits": ("trainers/splits.json", splits_section),
     "step": ("trainers/step.json", step_section),
     "demo": ("results/demo.json", demo_section),
     "multi30k": ("results/multi30k.json", multi30k_section),
+    "score cost": ("results/score_throughput.json", score_cost_section),
 }
 
 
 def refresh(root: Path) -> dict[Path, str]:
     """What the generated files under a project's folder should hold."""
+    from .scoring import table as scores
     from .training import configfile
 
     sections = {path.name: example_section(path) for path in sorted((root / "examples").glob("*.py"))}
     sections["methods"] = methods_table("docs/methods.md#{name}")
+    sections["score table"] = inspect.cleandoc(scores.__doc__ or "").replace("\n    SCORES", "\n\n    SCORES")
     for marker, (name, section) in RESULTS.items():
         report = root / "docs" / name
         if report.exists():

@@ -33,6 +33,12 @@ from .specs import objective
 from .stats import TokenStats
 
 if TYPE_CHECKING:
+    from .curation.detect import detect
+    from .curation.prune import prune
+    from .curation.summary import summarize
+    from .reporting.build import report
+    from .scoring.run import score
+    from .scoring.table import Scores
     from .training.config import TrainConfig
     from .training.run import train
     from .training.use import evaluate, generate
@@ -43,12 +49,14 @@ __all__ = [
     "LossTerms",
     "Objective",
     "RobustLoss",
+    "Scores",
     "TokenStats",
     "TrainConfig",
     "VocabShard",
     "attach",
     "corrupt",
     "delayed",
+    "detect",
     "dft",
     "eaft",
     "ent_fraction",
@@ -61,8 +69,12 @@ __all__ = [
     "mixce",
     "mle",
     "objective",
+    "prune",
     "random_truncation",
+    "report",
     "rho1",
+    "score",
+    "summarize",
     "tailr",
     "token_loss_truncation",
     "token_stats",
@@ -71,9 +83,15 @@ __all__ = [
 ]
 
 _HEAVY = {  # these need the extra `train`, and are loaded when they are used
+    "Scores": ".scoring.table",
     "TrainConfig": ".training.config",
+    "detect": ".curation.detect",
     "evaluate": ".training.use",
     "generate": ".training.use",
+    "prune": ".curation.prune",
+    "report": ".reporting.build",
+    "score": ".scoring.run",
+    "summarize": ".curation.summary",
     "train": ".training.run",
 }
 

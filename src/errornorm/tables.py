@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Mapping, Sequence
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 from .surface import METHODS
@@ -49,6 +49,30 @@ def _bench_table(rows: Sequence[Mapping[str, Any]]) -> str:
 def _bench_label(row: Mapping[str, Any]) -> str:
     label = f"**{row['label']}**" if row["kind"] == "ours" else row["label"]
     return f"{label} ({row['note']})" if row["note"] else str(label)
+
+
+def score_cost_section(report: Sequence[Mapping[str, Any]]) -> str:
+    """What scoring costs, from the JSON of scripts/score_throughput.py."""
+    parts = []
+    for found in report:
+        settings, weights = found["settings"], found["weights"]
+        rows = [
+            (
+                name,
+                f"{median(found['tokens_per_second'][name]):,.0f}",
+                f"{found['score_to'][name]:.2f}" if name in found["score_to"] else "",
+                f"{found['memory_to_weights'][name]:.2f}",
+            )
+            for name in found["tokens_per_second"]
+        ]
+        about = (
+            f"{settings['model']}, vocabulary {found['vocab']:,}, {weights / 2**20:,.0f} MB of weights, batches of "
+            f"{settings['tokens_per_batch']:,} tokens, {found['above_cutoff']:.0%} of the tokens above the cutoff; "
+            f"medians of {settings['rounds']} rounds, {settings['threads']} threads, torch {settings['torch']}:"
+        )
+        header = ("variant", "tokens per second", "score is so many times as fast", "peak memory, in weights")
+        parts.append(f"{about}\n\n{table(header, rows)}")
+    return "\n\n".join(parts)
 
 
 def splits_section(report: Mapping[str, Any]) -> str:
@@ -151,7 +175,7 @@ def demo_section(report: Mapping[str, Any]) -> str:
 def multi30k_section(report: Mapping[str, Any]) -> str:
     """Translation with copies in the training data, from the JSON of scripts/multi30k.py."""
     rows = report["rows"]
-    header = ("objective", "BLEU, greedy", "BLEU, beam 5", "copies, beam 5", "perplexity", "minutes")
+    header = ("objective", "BLEU, greedy", "BLEU, beam 5", "copies, beam 5", "perplexity", "minutes", "threads")
     lines = [
         (
             f"`{row['method']}`" + ("" if row["noise"] else ", no noise"),
@@ -159,12 +183,13 @@ def multi30k_section(report: Mapping[str, Any]) -> str:
             f"{row['bleu']:.1f}",
             f"{row['copies']:.0%}",
             f"{row['perplexity']:.1f}",
-            f"{row['seconds'] / 60:.1f}",
+            f"{row['seconds'] / 60:.1f}" if row["seconds"] else "",
+            f"{row['threads']}",
         )
         for row in rows
     ]
     about = (
-        f"First {rows[0]['num']} sentences of test_2016_flickr, seed {rows[0]['seed']}, {report['threads']} threads, "
+        f"First {rows[0]['num']} sentences of test_2016_flickr, seed {rows[0]['seed']}, "
         f"BLEU `{rows[0]['signatures']['bleu']}`, data {rows[0]['data_hash'][:8]}, errornorm {rows[0]['errornorm']}:"
     )
     return f"{about}\n\n{table(header, lines)}"

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from errornorm.training import checkpoints
 from errornorm.training.configfile import load
+from errornorm.training.run import notices
 from errornorm.training.rundir import RunDir, read_rows
 from tests.training.runs import Train, results, steps, write
 
@@ -288,3 +289,19 @@ def test_the_last_step_is_always_told(config):
     Train(config, f"output={output}", *SHORT, "logging.every=3").done()
     assert [row["step"] for row in read_rows(output / "metrics.jsonl") if row["split"] == "train"] == [3, 4]
     assert [row["step"] for row in read_rows(output / "timing.jsonl")] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("settings", "notice"),
+    [
+        ({"objective": "ent_fraction(0.1, start=12)"}, ["the objective starts at step 12, and there are 12"]),
+        ({"objective": "ent_fraction(0.1, start=11)"}, []),
+        ({"objective": "mle"}, []),
+        ({"evaluation.every": "13"}, ["evaluation.every is 13, and there are 12 steps"]),
+    ],
+)
+def test_what_is_hardly_meant_is_told(config, settings, notice):
+    loaded = load(config, [f"{key}={value}" for key, value in settings.items()])
+    told = notices(loaded)
+    assert len(told) == len(notice)
+    assert all(line.startswith(start) for line, start in zip(told, notice, strict=True))

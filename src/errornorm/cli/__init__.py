@@ -1,6 +1,19 @@
 """The command line. A verb parses, calls one library function, prints; torch is imported by the verbs that need it."""
 
-from . import corpora, parts, runs
+from . import corpora, detects, parts, prunes, reports, runs, scores, summaries
 from .app import EXITS, app, explain, main
 
-__all__ = ["EXITS", "app", "corpora", "explain", "main", "parts", "runs"]
+__all__ = [
+    "EXITS",
+    "app",
+    "corpora",
+    "detects",
+    "explain",
+    "main",
+    "parts",
+    "prunes",
+    "reports",
+    "runs",
+    "scores",
+    "summaries",
+]

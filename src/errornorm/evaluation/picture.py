@@ -65,7 +65,7 @@ def draw(series: Sequence[Series], path: Path, curves: str, bars: str) -> None:
         _draw_bars(axes[-1], series, bars)
         if panels == 2:
             _draw_curves(axes[0], series, bands, curves)
-        _save(figure, path)
+        save(figure, path)
 
 
 def _styles(series: Sequence[Series]) -> list[tuple[str, Any, str]]:
@@ -98,7 +98,7 @@ def _draw_curves(axes: Any, series: Sequence[Series], bands: Sequence[Any], titl
     axes.set_xlim(0, last)
     axes.set_xlabel("step")
     several = any(len(one.curves) > 1 for one in series)
-    _title(axes, title, "mean over seeds; band from lowest to highest" if several else "one seed")
+    titled(axes, title, "mean over seeds; band from lowest to highest" if several else "one seed")
     axes.grid(axis="y", color=GREY, alpha=0.5, linewidth=0.6)
 
 
@@ -119,17 +119,17 @@ def _draw_bars(axes: Any, series: Sequence[Series], title: str) -> None:
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     several = any(len(one.curves) > 1 for one in series)
-    _title(axes, title, "mean ± standard deviation over seeds" if several else "one seed")
+    titled(axes, title, "mean ± standard deviation over seeds" if several else "one seed")
 
 
-def _title(axes: Any, text: str, below: str) -> None:
+def titled(axes: Any, text: str, below: str) -> None:
     axes.set_title(f"{text}\n", loc="left", weight="bold", fontsize=10.5)
     axes.annotate(
         below, (0, 1), xycoords="axes fraction", xytext=(0, 10), textcoords="offset points", color=FAINT, va="bottom"
     )
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

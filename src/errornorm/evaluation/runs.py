@@ -102,11 +102,13 @@ class Run:
 
 
 def find(folders: Iterable[Path]) -> tuple[list[Run], list[Path]]:
-    """Runs that are finished, and folders that are not. A folder of seed-* runs stands for these."""
+    """Runs that are finished, and folders that are not. A folder of seed-* runs stands for them; files do not count."""
     runs: list[Run] = []
     unfinished: list[Path] = []
     seen: set[Path] = set()
     for folder in folders:
+        if folder.is_file():  # `runs/*` meets those too
+            continue
         if not folder.is_dir():
             raise DataError(f"{folder}: no such folder; give directories that `errornorm train` wrote")
         seeds = sorted((path for path in folder.glob("seed-*") if path.is_dir()), key=_natural)

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import Sampler
 
 from ..evaluation.encode import IGNORED, pairs
+from .alike import WEIGHT
 
 POOL = 20  # batches that are sorted by length together
 NOTHING = -1  # an example without tokens, for a piece that would be empty
@@ -106,8 +107,8 @@ class Plan(Sampler[list[int]]):
 class Pairs(torch.utils.data.Dataset[dict[str, Any]]):
     """Source and target of translation or summarization."""
 
-    def __init__(self, source: Any, target: Any, pad: int) -> None:
-        self.source, self.target, self.pad = source, target, pad
+    def __init__(self, source: Any, target: Any, pad: int, weights: Any = None) -> None:
+        self.source, self.target, self.pad, self.weights = source, target, pad, weights
 
     def __len__(self) -> int:
         return len(self.target)
@@ -115,18 +116,25 @@ class Pairs(torch.utils.data.Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         if index == NOTHING:
             one = numpy.full(1, self.pad, numpy.int32)
-            return {"input_ids": one, "labels": numpy.full(1, IGNORED, numpy.int32)}
-        return {"input_ids": self.source[index], "labels": self.target[index]}
+            nothing = {"input_ids": one, "labels": numpy.full(1, IGNORED, numpy.int32)}
+            return nothing if self.weights is None else nothing | {WEIGHT: numpy.zeros(1, numpy.float32)}
+        row = {"input_ids": self.source[index], "labels": self.target[index]}
+        return row if self.weights is None else row | {WEIGHT: self.weights[index]}
 
     def collate(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        return pairs([row["input_ids"] for row in rows], [row["labels"] for row in rows], self.pad)
+        batch = pairs([row["input_ids"] for row in rows], [row["labels"] for row in rows], self.pad)
+        if self.weights is not None:
+            batch[WEIGHT] = torch.zeros(batch["labels"].shape)
+            for place, row in zip(batch[WEIGHT], rows, strict=True):
+                place[: len(row[WEIGHT])] = torch.from_numpy(numpy.array(row[WEIGHT], numpy.float32))
+        return batch
 
 
 class Rows(torch.utils.data.Dataset[dict[str, Any]]):
     """Text packed into rows of equal length: documents one behind the other, with the end token between them."""
 
-    def __init__(self, text: Any, length: int) -> None:
-        self.text, self.length = text, length
+    def __init__(self, text: Any, length: int, weights: Any = None) -> None:
+        self.text, self.length, self.weights = text, length, weights
 
     def __len__(self) -> int:
         return len(self.text.tokens) // self.length  # what is left at the end is not a row
@@ -134,8 +142,10 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         start = max(0, index) * self.length
         row = self.text.tokens[start : start + self.length]
-        return {"input_ids": row, "labels": numpy.full_like(row, IGNORED) if index == NOTHING else row}
+        taken = {"input_ids": row, "labels": numpy.full_like(row, IGNORED) if index == NOTHING else row}
+        return taken if self.weights is None else taken | {WEIGHT: self.weights.tokens[start : start + self.length]}
 
     def collate(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         stacked = {key: numpy.stack([row[key] for row in rows]) for key in rows[0]}
-        return {key: torch.from_numpy(value.astype(numpy.int64)) for key, value in stacked.items()}
+        kinds = {WEIGHT: numpy.float32}
+        return {key: torch.from_numpy(value.astype(kinds.get(key, numpy.int64))) for key, value in stacked.items()}

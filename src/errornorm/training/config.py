@@ -13,6 +13,8 @@ except ImportError as error:
     raise ImportError("training needs more packages: pip install errornorm[train]") from error
 
 from .. import specs
+from . import alike
+from .alike import WEIGHT
 from .presets import PRESETS, Kind, kind_of
 from .settings import File, Share, or_one, refused
 
@@ -51,6 +53,9 @@ class Source(Settings):
     """Field of the text to be written. For language modelling see `text_field`."""
     text_field: str = "text"
     """Field of the text, for language modelling."""
+    weights_field: str | None = None
+    """Field of the tokens' weights, for the objective weighted: spans [start, end, weight] in characters of the target
+    or text, as `errornorm prune --unit token` writes them; what no span covers has weight 1."""
     languages: str | None = None
     """Such as `en-fr`: several pairs in one model; each source text then begins with a tag such as `<2fr>`."""
     name: str | None = None
@@ -255,7 +260,7 @@ class TrainConfig(Settings):
     @field_validator("objective")
     @classmethod
     def _objective(cls, text: str | None) -> str | None:
-        if text is not None and (columns := specs.objective(text).columns):
+        if text is not None and (columns := specs.objective(text).columns - {WEIGHT}):
             raise ValueError(f"needs {', '.join(sorted(columns))} with each batch, which a corpus does not have")
         return text
 
@@ -281,18 +286,14 @@ class TrainConfig(Settings):
             if self.kind == "causal" and set(getattr(self.evaluation, key) or ()) - {"likelihood"}:
                 problem = "language-modeling has no targets to compare outputs with; give [likelihood]"
                 raise refused(f"evaluation.{key}", problem)
-        self._check_languages()
+        alike.languages(self.data)
+        alike.weights(self.data, self.method)
         return self
 
-    def _check_languages(self) -> None:
-        """A model learns tags from all corpora, or knows none."""
-        corpora = {"train": self.data.train, "valid": self.data.valid, "test": self.data.test}
-        found: dict[bool, str] = {}
-        for split, sources in corpora.items():
-            for number, source in enumerate(sources):
-                found.setdefault(source.languages is not None, f"data.{split}.{number}.languages")
-        if len(found) > 1:
-            raise refused(found[False], f"is missing, but {found[True]} is given; give it to all corpora, or to none")
+    @property
+    def weighted(self) -> bool:
+        """Whether the corpora say how much each token counts."""
+        return self.data.train[0].weights_field is not None
 
     @property
     def kind(self) -> Kind:

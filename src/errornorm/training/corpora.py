@@ -12,6 +12,7 @@ from ..data.lines import DataError, Problem, Where
 from ..data.records import Corpus, Record, checked
 from .config import Source
 from .presets import Kind
+from .weights import Spans, spans_of
 
 
 def fields(source: Source, kind: Kind) -> list[str]:
@@ -21,10 +22,18 @@ def fields(source: Source, kind: Kind) -> list[str]:
 
 def read(source: Source, kind: Kind, quarantine: Quarantine) -> Iterator[list[str]]:
     """The texts of each record: source and target, or a document."""
-    names = fields(source, kind)
-    items = islice(_records(source, names), source.limit)
-    for record in quarantine.filter(items):
-        yield [record.text(name) for name in names]
+    for texts, _ in read_weighted(source, kind, quarantine):
+        yield texts
+
+
+def read_weighted(source: Source, kind: Kind, quarantine: Quarantine) -> Iterator[tuple[list[str], Spans]]:
+    """The same, with the weights of the last text."""
+    names, field = fields(source, kind), source.weights_field
+    items = records(source, names)
+    if field is not None:
+        items = (_weighted(item, field, names[-1]) for item in items)
+    for record in quarantine.filter(islice(items, source.limit)):
+        yield [record.text(name) for name in names], [] if field is None else record.fields[field]
     if not quarantine.used:
         first = next(iter(quarantine.reasons), "it is empty")
         raise DataError(
@@ -32,7 +41,8 @@ def read(source: Source, kind: Kind, quarantine: Quarantine) -> Iterator[list[st
         )
 
 
-def _records(source: Source, names: Sequence[str]) -> Iterator[Record | Problem]:
+def records(source: Source, names: Sequence[str]) -> Iterator[Record | Problem]:
+    """Of a corpus, with the fields that must be there as texts; a dotted name is a field too."""
     items = _dataset(source) if source.path is None else _file(source, source.path, names)
     dotted = [name for name in names if "." in name]
     for item in items:
@@ -41,6 +51,14 @@ def _records(source: Source, names: Sequence[str]) -> Iterator[Record | Problem]
                 item = Record(item.where, _inside(item.fields, name) | item.fields)
             item = checked(item, names)
         yield item
+
+
+def _weighted(item: Record | Problem, field: str, text: str) -> Record | Problem:
+    if isinstance(item, Problem):
+        return item
+    item = Record(item.where, _inside(item.fields, field) | item.fields)
+    spans = spans_of(item, field, item.text(text))
+    return spans if isinstance(spans, Problem) else Record(item.where, item.fields | {field: spans})
 
 
 def _inside(fields: dict[str, Any], name: str) -> dict[str, Any]:

@@ -9,22 +9,24 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 
 from ..data.files import Quarantine
 from ..data.lines import DataError
 from ..evaluation.encode import encode
-from . import corpora, tokenizing
+from . import corpora, store, tokenizing
 from .batches import Examples, Pairs, Rows
 from .config import Source, TrainConfig
 from .presets import Kind
 from .store import Ragged, Writer
+from .weights import Spans, of_tokens
 
 CHUNK = 1000  # records that are tokenized together
 SIDES: dict[Kind, tuple[str, ...]] = {"seq2seq": ("source", "target"), "causal": ("text",)}
 Tell = Callable[[str], None]
+Item = TypeVar("Item")
 
 
 @dataclass(slots=True)
@@ -65,10 +67,15 @@ def prepare(config: TrainConfig, folder: Path, tell: Tell = lambda text: None) -
     """Read, tokenize and write everything to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(config, folder, tell)
+    if config.weighted and not tokenizer.is_fast:
+        name = type(tokenizer).__name__
+        raise ValueError(f"{name} does not know where its tokens stand in the text: weights need a fast tokenizer")
     tokenizer.save_pretrained(folder / "tokenizer")
     counts = []
     with ExitStack() as stack:
         sides = [stack.enter_context(Writer(folder / side)) for side in SIDES[config.kind]]
+        if config.weighted:
+            sides.append(stack.enter_context(Writer(folder / "weights", store.WEIGHT)))
         for number, corpus in enumerate(config.data.train):
             tell(f"tokenizing {corpus.label}")
             counts.append(_encode(config, tokenizer, corpus, folder / f"train-{number}.quarantine.jsonl", sides))
@@ -88,17 +95,18 @@ def load(config: TrainConfig, folder: Path) -> Prepared:
     """What `prepare` wrote."""
     tokenizer = tokenizing.load(str(folder / "tokenizer"))
     sides = [Ragged(folder / side) for side in SIDES[config.kind]]
+    weights = Ragged(folder / "weights", store.WEIGHT) if config.weighted else None
     groups = numpy.load(folder / "groups.npy")
     dataset: Pairs | Rows
     if config.kind == "causal":
         (text,), length = sides, config.data.max_length
-        dataset = Rows(text, length)
+        dataset = Rows(text, length, weights)
         # A row is of the corpus that it begins in.
         groups = groups[numpy.searchsorted(text.ends, numpy.arange(len(dataset)) * length, side="right")]
         lengths = numpy.full(len(dataset), length)
     else:
         source, target = sides
-        dataset = Pairs(source, target, tokenizer.pad_token_id)
+        dataset = Pairs(source, target, tokenizer.pad_token_id, weights)
         lengths = numpy.maximum(source.lengths, target.lengths)
     sets = {
         split: [
@@ -141,31 +149,34 @@ def _tokenizer(config: TrainConfig, folder: Path, tell: Tell) -> Any:
 def _encode(config: TrainConfig, tokenizer: Any, corpus: Source, aside: Path, sides: Sequence[Writer]) -> Count:
     count, quarantine, digest = _count(corpus, "train"), Quarantine(aside), hashlib.sha256()
     length = config.data.max_length
-    for chunk in _chunks(corpora.read(corpus, config.kind, quarantine)):
-        for texts, rows in zip(chunk, _tokens(config, tokenizer, corpus, chunk), strict=True):
+    for chunk in _chunks(corpora.read_weighted(corpus, config.kind, quarantine)):
+        for (texts, spans), rows in zip(chunk, _tokens(config, tokenizer, corpus, chunk), strict=True):
             if config.kind == "seq2seq" and max(map(len, rows)) > length:
                 continue
             for side, row in zip(sides, rows, strict=True):
                 side.append(row)
             count.used += 1
             count.tokens += len(rows[-1])
-            digest.update(_ended(texts))
+            digest.update(_ended([*texts, json.dumps(spans)] if config.weighted else texts))
     if not count.used:
         raise DataError(f"{count.path}: no pair is within data.max_length {length} tokens; raise it")
     return _closed(count, quarantine, digest.hexdigest())
 
 
 def _tokens(
-    config: TrainConfig, tokenizer: Any, corpus: Source, chunk: list[list[str]]
-) -> Iterable[tuple[list[int], ...]]:
-    """Source and target of each record, or its document."""
-    columns = [list(column) for column in zip(*chunk, strict=True)]
-    if config.kind == "causal":
-        return zip(encode(tokenizer, columns[0]))
-    sources, targets = columns
-    before, cut = prefix(config, corpus), config.data.max_length if config.task == "summarization" else None
-    read = encode(tokenizer, [before + text for text in sources], cut=cut)
-    return zip(read, encode(tokenizer, targets, target=True), strict=True)
+    config: TrainConfig, tokenizer: Any, corpus: Source, chunk: list[tuple[list[str], Spans]]
+) -> Iterable[tuple[Sequence[float], ...]]:
+    """Source and target of each record, or its document; and their weights, if there are any."""
+    columns = [list(column) for column in zip(*(texts for texts, _ in chunk), strict=True)]
+    written = encode(tokenizer, columns[-1], target=config.kind == "seq2seq")
+    sides: list[Sequence[Sequence[float]]] = [written]
+    if config.kind == "seq2seq":
+        before, cut = prefix(config, corpus), config.data.max_length if config.task == "summarization" else None
+        sides.insert(0, encode(tokenizer, [before + text for text in columns[0]], cut=cut))
+    if config.weighted:
+        spans = [own for _, own in chunk]
+        sides.append(of_tokens(tokenizer, columns[-1], spans, written, target=config.kind == "seq2seq"))
+    return zip(*sides, strict=True)
 
 
 def _copy(config: TrainConfig, corpus: Source, split: str, path: Path) -> Count:
@@ -200,7 +211,7 @@ def _texts(path: Path) -> list[list[str]]:
         return [json.loads(line) for line in file]
 
 
-def _chunks(items: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
     iterator = iter(items)
     while chunk := list(islice(iterator, CHUNK)):
         yield chunk

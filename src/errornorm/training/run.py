@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ from .stops import Stopped, Stops, at_once
 from .together import largest, met, on_cpu, rank, together, told
 
 FREE = {"logging", "checkpoints", "output", "seeds"}  # what may change when a run goes on
+_START = re.compile(r"\bstart=(\d+)")  # of an objective, as it prints itself
 
 
 def train(
@@ -55,6 +57,8 @@ def train(
     models.quiet()
     require(config)
     progress = progress if progress and is_main() else Quiet()
+    for line in notices(config):
+        progress.say(line)
     several = len(config.seeds) > 1
     rows = []
     with met():
@@ -75,6 +79,17 @@ def require(config: TrainConfig) -> None:
         raise ValueError("training.precision: float16 needs a GPU; on a CPU choose float32 or bfloat16")
     for names in (measures(config), config.evaluation.during):
         question(config, names)
+
+
+def notices(config: TrainConfig) -> list[str]:
+    """What is allowed, but hardly meant."""
+    out, steps = [], config.training.steps
+    start = max((int(found) for found in _START.findall(repr(specs.objective(config.method)))), default=0)
+    if start >= steps:
+        out.append(f"the objective starts at step {start}, and there are {steps}: all of the run is likelihood")
+    if config.evaluation.best is not None and config.evaluation.every and config.evaluation.every > steps:
+        out.append(f"evaluation.every is {config.evaluation.every}, and there are {steps} steps: the best is the last")
+    return out
 
 
 @contextmanager

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import platform
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._version import __version__
 from ..data.files import written
 from . import rows
 from .checkpoints import sweep
 from .disk import sync
+from .locks import Lock
 from .rows import read_rows as read_rows
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "sacrebleu", "numpy")
 
 _PART = re.compile(r"\..+\.\d+\.part")  # of `written`
 _OURS = re.compile(r"\.lock(\.json)?|\.(stage|old|trash)-.+|seed-\d+|\.DS_Store|lost\+found|" + _PART.pattern)
-
-
-class BusyError(OSError):
-    """Another process has the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +57,6 @@ class RunDir:
         return self.path / "timing.jsonl"
 
     @property
-    def tokenizer(self) -> Path:
-        return self.path / "tokenizer"
-
-    @property
     def data(self) -> Path:
         return self.path / "data"
 
@@ -94,12 +81,7 @@ class RunDir:
 
     @property
     def lock(self) -> Path:
-        return self.path / ".lock"
-
-    @property
-    def owner(self) -> Path:
-        """Who has the lock, for the message to others."""
-        return self.path / ".lock.json"
+        return Lock(self.path).file
 
     @property
     def has_run(self) -> bool:
@@ -152,32 +134,12 @@ class RunDir:
         if not self.has_run:
             self._only_ours()
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = self._acquired()
-        try:
-            since = datetime.now().astimezone().isoformat(" ", "seconds")
-            self.write_json(self.owner, {"pid": os.getpid(), "host": platform.node(), "since": since})
+        with Lock(self.path).held():
             yield
-        finally:
-            self.owner.unlink(missing_ok=True)
-            lock.release()
 
     def require_free(self) -> None:
         """Refuse a folder that another process has at this moment. Writes nothing."""
-        if self.lock.is_file():
-            with suppress(PermissionError):
-                self._acquired().release()
-
-    def _acquired(self) -> FileLock:
-        try:
-            from filelock import FileLock, Timeout
-        except ImportError as error:
-            raise ImportError("training needs more packages: pip install errornorm[train]") from error
-        lock = FileLock(self.lock, thread_local=False)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise self._busy() from None
-        return lock
+        Lock(self.path).require_free()
 
     def write_json(self, path: Path, value: Any) -> None:
         """A JSON file, completely or not at all. See `rows.strict` for numbers that JSON does not have."""
@@ -214,17 +176,6 @@ class RunDir:
         if others:
             some = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
             raise ValueError(f"{self.path} has other files ({some}): choose a new or an empty folder as output")
-
-    def _busy(self) -> BusyError:
-        who = "another process"
-        for _ in range(5):  # it may be about to write who it is
-            with suppress(OSError, ValueError, KeyError):
-                owner = json.loads(self.owner.read_text("utf-8"))
-                who = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
-                break
-            time.sleep(0.05)
-        text = f"{self.path} is in use by {who}: wait for it, stop it, or choose another output"
-        return BusyError(errno.EBUSY, text)
 
 
 def sha256(path: Path) -> str:

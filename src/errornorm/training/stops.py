@@ -20,11 +20,12 @@ class Stopped(Exception):  # noqa: N818 (it is no failure)
         signal: The number of the signal that asked.
         step: The last step that was done.
         checkpoint: Where it was saved. None: it was not.
+        after: Instead of the two: what to say about where it stopped.
     """
 
-    def __init__(self, signal: int, step: int, checkpoint: Path | None = None) -> None:
-        super().__init__(signal, step, checkpoint)  # as they are, so that it can go from process to process
-        self.signal, self.step, self.checkpoint = signal, step, checkpoint
+    def __init__(self, signal: int, step: int = 0, checkpoint: Path | None = None, after: str | None = None) -> None:
+        super().__init__(signal, step, checkpoint, after)  # as they are, so that it can go from process to process
+        self.signal, self.step, self.checkpoint, self.after = signal, step, checkpoint, after
 
     @property
     def exit_code(self) -> int:
@@ -33,6 +34,8 @@ class Stopped(Exception):  # noqa: N818 (it is no failure)
 
     def __str__(self) -> str:
         by = "Ctrl-C" if self.signal == signal.SIGINT else signal.Signals(self.signal).name
+        if self.after is not None:
+            return f"stopped by {by}{self.after}"
         if self.checkpoint is None and not self.step:
             return f"stopped by {by} before the first step; go on with --resume"
         if self.checkpoint is None:
@@ -41,13 +44,17 @@ class Stopped(Exception):  # noqa: N818 (it is no failure)
 
 
 @contextmanager
-def at_once() -> Iterator[None]:
-    """Inside, SIGTERM ends the run where it is, as Ctrl-C does anyway: there is nothing to save yet."""
+def at_once(after: str | None = None) -> Iterator[None]:
+    """Inside, SIGTERM ends the run where it is, as Ctrl-C does anyway: there is nothing to save.
+
+    Args:
+        after: What to say about it; by default, that it was before the first step.
+    """
     got: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
         got.append(number)
-        raise Stopped(number, 0)
+        raise Stopped(number, after=after)
 
     here = threading.current_thread() is threading.main_thread()
     if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -59,7 +66,7 @@ def at_once() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if got:  # a library may have caught it
-        raise Stopped(got[0], 0)
+        raise Stopped(got[0], after=after)
 
 
 class Stops:

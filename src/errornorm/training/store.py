@@ -1,4 +1,4 @@
-"""Token sequences on disk, memory-mapped: a corpus may be larger than memory."""
+"""Token sequences and their weights on disk, memory-mapped: a corpus may be larger than memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import IO, Any
 import numpy
 
 TOKEN = numpy.dtype("<i4")
+WEIGHT = numpy.dtype("<f4")
 END = numpy.dtype("<i8")
 
 
 class Ragged:
     """Sequences of different lengths, one behind the other in one file; a second file says where each ends."""
 
-    def __init__(self, path: Path) -> None:
-        self.tokens = _mapped(path.with_suffix(".tokens"), TOKEN)
+    def __init__(self, path: Path, dtype: Any = TOKEN) -> None:
+        self.tokens = _mapped(path.with_suffix(".tokens"), dtype)
         self.ends = _mapped(path.with_suffix(".ends"), END)
 
     def __len__(self) -> int:
@@ -35,14 +36,15 @@ class Ragged:
 class Writer:
     """Makes a Ragged."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dtype: Any = TOKEN) -> None:
+        self.dtype = dtype
         path.parent.mkdir(parents=True, exist_ok=True)
         self._tokens: IO[bytes] = path.with_suffix(".tokens").open("wb")
         self._ends: IO[bytes] = path.with_suffix(".ends").open("wb")
         self._end = 0
 
-    def append(self, row: Sequence[int]) -> None:
-        self._tokens.write(numpy.asarray(row, TOKEN).tobytes())
+    def append(self, row: Sequence[float]) -> None:
+        self._tokens.write(numpy.asarray(row, self.dtype).tobytes())
         self._end += len(row)
         self._ends.write(numpy.asarray(self._end, END).tobytes())
 

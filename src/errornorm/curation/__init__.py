@@ -1,0 +1,1 @@
+"""What to do with scores: compare sources, estimate noise, prune, and measure against labels."""

@@ -1,0 +1,163 @@
+"""The corpus behind a table of scores, read once more: as records, and as the bytes that it is made of."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from ..data.lines import BOM, MAX_BYTES, DataError, Problem, opened
+from ..data.records import Corpus, Record
+from ..scoring.corpus import file_digest
+from ..scoring.table import META, Scores
+from ..training import corpora
+from ..training.config import Source
+
+KEPT, DROPPED = 1, 2  # what becomes of a line; 0: it was not scored
+
+
+@dataclass(frozen=True)
+class Input:
+    """What was scored.
+
+    Args:
+        path, pair: Its files, wherever they are now.
+        form: "jsonl", "tsv", "text", "pairs", "parquet", "dataset" or "table" (rows that were in memory).
+        names: Fields that were read, that of the scored text last.
+        columns: Of a TSV without names.
+        limit: So many records were read.
+        dataset: Name, subset, split.
+        sha256: Of the files' bytes.
+    """
+
+    path: Path | None
+    pair: Path | None
+    form: str
+    names: Sequence[str]
+    columns: Sequence[str] | None = None
+    limit: int | None = None
+    dataset: Sequence[str | None] | None = None
+    sha256: str | None = None
+
+    @staticmethod
+    def of(scores: Scores, corpus: Path | str | None = None, pair: Path | str | None = None) -> Input:
+        """Args:
+        corpus, pair: Where the files are, if not where they were scored.
+        """
+        about = scores.meta.get("corpus")
+        if not isinstance(about, dict) or not isinstance(about.get("format"), str):
+            raise DataError(f"{scores.folder / META}: it does not say what was scored; score the corpus again")
+        place, other = (
+            None if (at := given or there) is None else Path(at)
+            for given, there in ((corpus, about.get("path")), (pair, about.get("pair")))
+        )
+        if other is not None and about.get("pair") is None:
+            raise ValueError(f"{scores.folder} was made from one file: leave out pair")
+        form = "pairs" if other is not None and about["format"] == "text" else about["format"]
+        return Input(
+            place,
+            other,
+            form,
+            about.get("fields") or [about.get("text_field") or "text"],
+            about.get("columns"),
+            about.get("limit"),
+            about.get("dataset"),
+            about.get("sha256"),
+        )
+
+    @property
+    def files(self) -> list[Path]:
+        return [path for path in (self.path, self.pair) if path is not None]
+
+    @property
+    def has_header(self) -> bool:
+        return self.form == "tsv" and self.columns is None
+
+    def where(self, line: int) -> str:
+        name = self.path or (self.dataset[0] if self.dataset else "the table")
+        return f"{name}:{line}"
+
+    def verify(self) -> None:
+        """Refuse a corpus that is not the one that was scored."""
+        for path in self.files:
+            if not path.is_file():
+                raise DataError(f"{path}: the corpus is not there; say where it is now (--corpus FILE)")
+        if self.files and self.sha256 is not None and file_digest(self.files) != self.sha256:
+            them = " and ".join(map(str, self.files))
+            raise DataError(
+                f"{them}: not the bytes that were scored; score again, or give the old ones (--corpus FILE)"
+            )
+
+    def items(self) -> Iterator[Record | Problem]:
+        """Records, and what could not be read. Not of rows that were in memory."""
+        if self.path is None:
+            assert self.dataset is not None
+            name, subset, split = self.dataset
+            source = Source(dataset=name, subset=subset, split=split or "train")
+            return islice(corpora.records(source, ()), self.limit)
+        return islice(iter(corpus_of(self.path, self.pair, self.form, self)), self.limit)
+
+    def raw(self, path: Path, states: bytes) -> Iterator[tuple[int, bytes]]:
+        """Number and bytes of each line that is no dropped or quarantined record: see `states_of`.
+
+        A byte order mark stays in front. Names of columns and empty lines of JSONL are no records, and stay too.
+        """
+        header, mark, begun = self.has_header, False, False
+        for number, raw in enumerate(_lines(path), 1):
+            if self.limit is not None and number >= len(states):
+                return
+            if number == 1 and raw.startswith(BOM):
+                raw, mark = raw[len(BOM) :], True
+            state = states[number] if number < len(states) else 0
+            stays = state == KEPT
+            if not state and header and _text(raw) is not None:
+                stays, header = True, False
+            elif not state and self.form == "jsonl":
+                stays = (_text(raw) or "x").isspace()
+            if stays:
+                # A mark that is part of the text would be lost if its line became the first one.
+                yield number, BOM + raw if not begun and (mark or raw.startswith(BOM)) else raw
+                begun = True
+
+
+def corpus_of(path: Path, pair: Path | None, form: str, given: Input) -> Corpus:
+    columns = given.names if form in ("text", "pairs") else given.columns
+    return Corpus(path, pair, form=form, columns=columns)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Every line with its end, numbered as `read_lines` does; of one that is too long, nothing."""
+    with opened(path) as file:
+        while True:
+            try:
+                raw = file.readline(MAX_BYTES + 2)
+                if not raw:
+                    return
+                if len(raw.rstrip(b"\r\n")) > MAX_BYTES:
+                    while raw and not raw.endswith(b"\n"):
+                        raw = file.readline(2**20)
+                    raw = b""
+            except (EOFError, OSError, zlib.error):  # the archive is cut: from here on nothing was scored
+                return
+            yield raw
+
+
+def _text(raw: bytes) -> str | None:
+    """None: not readable."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text or not raw else text
+
+
+def states_of(lines: Any, dropped: Any) -> bytes:
+    """What becomes of each line, by its number."""
+    states = numpy.zeros(int(lines.max()) + 1 if len(lines) else 1, numpy.uint8)
+    states[lines] = numpy.where(dropped, DROPPED, KEPT)
+    return states.tobytes()

@@ -1,0 +1,102 @@
+"""Where pruning may write, and whether all records are accounted for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..data.lines import DataError
+from ..data.records import PACKED, Corpus
+from ..scoring.table import Scores
+from .prune_choose import Chosen
+from .prune_input import Input
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Files to write. `form` is that of the output."""
+
+    output: Path
+    pair: Path | None
+    removed: Path | None
+    form: str
+
+    @staticmethod
+    def of(
+        source: Input,
+        scores: Path,
+        unit: str,
+        output: Path | str,
+        pair: Path | str | None,
+        removed: Path | str | None,
+    ) -> Places:
+        """Refuse what would overwrite an input, or could not be read by its name."""
+        output = Path(output)
+        tokens, own = unit == "token", source.form not in ("dataset", "table")
+        form = source.form if own and not tokens else "jsonl"
+        if tokens and removed is not None:
+            raise ValueError("with unit='token' no text goes, so there is nothing for removed: leave it out")
+        if form == "pairs" and pair is None:
+            raise ValueError(
+                f"{output}: the kept corpus is two aligned files: give the second too (--output-pair FILE)"
+            )
+        if form != "pairs" and pair is not None:
+            raise ValueError(f"{pair}: the kept corpus is one file, {output}: leave out the second")
+        said = Corpus(output).format
+        if form != "pairs" and said != form and not (own and not tokens and said == Corpus(source.files[0]).format):
+            raise ValueError(f"{output} has the name of {said}, and the output is {form}: choose such a name")
+        if form == "parquet" and output.suffix in PACKED:
+            raise ValueError(f"{output}: Parquet is packed inside: leave out {output.suffix}")
+        beside = None if tokens else Path(removed or output.with_name(output.name + ".removed.jsonl"))
+        places = Places(output, None if pair is None else Path(pair), beside, form)
+        places._refuse(source.files, scores)
+        return places
+
+    @property
+    def files(self) -> list[Path]:
+        return [path for path in (self.output, self.pair, self.removed) if path is not None]
+
+    def names(self) -> dict[str, str | None]:
+        named = {"output": self.output, "output_pair": self.pair, "removed": self.removed}
+        return {name: None if path is None else str(path) for name, path in named.items()}
+
+    def _refuse(self, inputs: list[Path], scores: Path) -> None:
+        seen: set[Path] = set()
+        for path in self.files:
+            place = path.resolve()
+            if path.is_dir():
+                raise ValueError(f"{path} is a folder: choose another name for the output")
+            if place in seen:
+                raise ValueError(f"{path} is the name of two outputs: choose another for one of them")
+            seen.add(place)
+            if any(place == other.resolve() or (path.exists() and other.exists() and path.samefile(other))
+                   for other in inputs):  # fmt: skip
+                raise ValueError(f"{path} is also the input: choose another name for the output")
+            if place.is_relative_to(scores.resolve()):
+                raise ValueError(f"{path} is in the folder of the scores: choose another place for the output")
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Records, each counted from the file where they are."""
+
+    records: int
+    kept: int
+    pruned: int
+    quarantined: int
+
+    @staticmethod
+    def of_table(scores: Scores, chosen: Chosen) -> Counted:
+        """Before anything is written."""
+        pruned = int(chosen.dropped.sum())
+        meta = scores.meta
+        return Counted(int(meta["records"]), len(chosen.dropped) - pruned, pruned, int(meta["quarantined"]))
+
+    def __str__(self) -> str:
+        return f"{self.records} records = {self.kept} kept + {self.pruned} pruned + {self.quarantined} quarantined"
+
+    def check(self, scores: Path) -> None:
+        """Refuse to lose a record."""
+        if self.records != self.kept + self.pruned + self.quarantined:
+            told = str(self).replace(" = ", ", but ")
+            raise DataError(f"{scores}: {told}: nothing was written; score the corpus again")

@@ -1,0 +1,197 @@
+"""What pruning writes: the kept corpus in the form of its input, weights of tokens, and what went with the reason."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..data.lines import DataError, Problem, opened
+from ..data.records import PACKED, Corpus, Record
+from ..scoring.table import Scores
+from .prune_choose import Chosen
+from .prune_input import KEPT, Input, corpus_of
+
+Spans = list[list[float]]  # start, end, weight
+
+
+@contextmanager
+def all_or_none(*paths: Path) -> Iterator[list[Path]]:
+    """Hidden files to write to, which get their names together at the end, or leave nothing."""
+    parts = [path.with_name(f".{os.getpid()}.part.{path.name}") for path in paths]  # the suffix stays
+    try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield parts
+        for part, path in zip(parts, paths, strict=True):
+            part.replace(path)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """A file, packed by its suffix; the same content gives the same bytes."""
+    with path.open("wb") as raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
+                yield file  # type: ignore[misc]
+        elif path.suffix in PACKED:
+            try:
+                import zstandard
+            except ImportError as error:
+                raise ImportError(f"{path.suffix} needs the package zstandard: pip install errornorm[data]") from error
+            with zstandard.ZstdCompressor().stream_writer(raw, closefd=False) as packed:
+                yield packed
+        else:
+            yield raw
+        raw.flush()
+        os.fsync(raw.fileno())
+
+
+def write_kept(given: Input, scores: Scores, states: bytes, output: Path, pair: Path | None) -> None:
+    """The records that stay, byte for byte where the input has lines."""
+    if given.form == "parquet":
+        _write_parquet(given, states, output)
+    elif given.form in ("dataset", "table"):
+        with writing(output) as file:
+            for line, fields in _fields(given, scores):
+                if _is_kept(line, states):
+                    file.write(_line(fields))
+    else:
+        for path, place in zip(given.files, (output, pair), strict=False):
+            assert place is not None
+            with writing(place) as file:
+                for _, raw in given.raw(path, states):
+                    file.write(raw)
+
+
+def write_weighted(
+    given: Input, scores: Scores, states: bytes, spans: Iterable[tuple[int, Spans]], output: Path, name: str
+) -> None:
+    """Every record as JSONL, with the spans of its weights in a field of that name."""
+    weights = iter(spans)
+
+    def of(line: int) -> Spans:
+        found, own = next(weights, (0, []))
+        if found != line:
+            raise DataError(f"{scores.folder}: its rows are not in the order of the corpus; score the corpus again")
+        return own
+
+    with writing(output) as file:
+        if given.form == "jsonl":
+            assert given.path is not None
+            for line, raw in given.raw(given.path, states):
+                file.write(_spliced(raw, name, of(line)) if _is_kept(line, states) else raw)
+        else:
+            for line, fields in _fields(given, scores):
+                if _is_kept(line, states):
+                    file.write(_line({**fields, name: of(line)}))
+
+
+def write_removed(given: Input, scores: Scores, chosen: Chosen, output: Path) -> None:
+    """A JSON object for each text that went: where it stood, and why it went."""
+    first = 0
+    with writing(output) as file:
+        for batch in scores.batches(["record", "line", "context", "text", "fields"]):
+            gone = chosen.dropped[first : first + len(batch)]
+            indexes = (numpy.flatnonzero(gone) + first).tolist()
+            for index, row in zip(indexes, batch.filter(pa.array(gone)).to_pylist(), strict=True):
+                said = {
+                    "record": row["record"],
+                    "where": given.where(row["line"]),
+                    "reason": chosen.reason(index),
+                    "by": chosen.rule.name,
+                    "score": float(chosen.scores[index]),
+                    **({"context": row["context"]} if row["context"] else {}),
+                    "text": row["text"],
+                    "fields": json.loads(row["fields"]),
+                }
+                file.write(_line(said))
+            first += len(batch)
+
+
+def _is_kept(line: int, states: bytes) -> bool:
+    return line < len(states) and states[line] == KEPT
+
+
+def _spliced(raw: bytes, name: str, spans: Spans) -> bytes:
+    """A JSON object with one more entry, and all else as it was written."""
+    body = raw.rstrip(b" \t\r\n")
+    assert body.endswith(b"}")
+    entry = f", {json.dumps(name, ensure_ascii=False)}: {json.dumps(spans)}}}"
+    return body[:-1] + entry.encode() + raw[len(body) :]
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(_finite(fields), ensure_ascii=False, default=str).encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: it becomes null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _fields(given: Input, scores: Scores) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Number and fields of each record."""
+    if given.form != "table":
+        for item in given.items():
+            if isinstance(item, Record):
+                yield item.where.line, item.fields
+        return
+    for batch in scores.batches(["line", "context", "text", "fields"]):
+        for row in batch.to_pylist():
+            *before, text = given.names
+            # Of a prompt that is made of several fields only its text is known.
+            name = before[0] if len(before) == 1 else "context"
+            yield (
+                row["line"],
+                {**({name: row["context"]} if before else {}), text: row["text"]} | json.loads(row["fields"]),
+            )
+
+
+def _write_parquet(given: Input, states: bytes, output: Path) -> None:
+    assert given.path is not None
+    kept = numpy.frombuffer(states, numpy.uint8) == KEPT
+    first = 1
+    with opened(given.path) as source, pq.ParquetFile(source) as file, output.open("wb") as place:
+        groups = file.metadata.num_row_groups
+        codec = file.metadata.row_group(0).column(0).compression if groups and file.metadata.num_columns else "snappy"
+        with pq.ParquetWriter(
+            place, file.schema_arrow, compression="none" if codec == "UNCOMPRESSED" else codec
+        ) as out:
+            for batch in file.iter_batches():
+                numbers = numpy.arange(first, first + len(batch))
+                first += len(batch)
+                mask = numpy.zeros(len(batch), bool)
+                inside = numbers < len(kept)
+                mask[inside] = kept[numbers[inside]]
+                if mask.any():
+                    out.write_batch(batch.filter(pa.array(mask)))
+        place.flush()
+        os.fsync(place.fileno())
+
+
+def recount(output: Path, pair: Path | None, form: str, given: Input) -> int:
+    """How many records a file has; all of them must be readable."""
+    found = 0
+    corpus = corpus_of(output, pair, form, given) if form == given.form else Corpus(output, form=form)
+    for item in corpus:
+        if isinstance(item, Problem):
+            raise DataError(f"{output.name}: line {item.where.line} cannot be read again ({item.reason})")
+        found += 1
+    return found

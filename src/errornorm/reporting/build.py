@@ -1,0 +1,103 @@
+"""From scores to a page to look at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..data.files import written
+from ..data.lines import DataError
+from ..scoring.table import Scores
+from . import figures as drawing
+from .gather import gather
+from .page import shell
+from .payload import LINES, payload
+from .rows import Quarantined, Rows, open_rows, read_quarantine
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LIMIT = 2_000_000  # bytes of the page, whatever the corpus
+_OURS = {".json", ".jsonl", ".parquet"}  # files of a folder of scores
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written. `records` = `used` + `quarantined`; `sentences` of the used ones are on the page."""
+
+    output: str
+    bytes: int
+    records: int
+    used: int
+    quarantined: int
+    tokens: int
+    sentences: int
+    figures: list[str]
+
+
+def report(
+    scores: Scores | pa.Table | Path | str,
+    output: Path | str,
+    *,
+    group_by: str | None = None,
+    title: str | None = None,
+    figures: Path | str | None = None,
+) -> Report:
+    """Write one HTML file about scores, of at most 2 MB.
+
+    Counts are of all tokens; of the texts, those are in the page that are worth a look, and some at random. Equal
+    scores give equal bytes.
+
+    Args:
+        scores: A folder that `score` made, or its table (pyarrow or pandas).
+        output: The page.
+        group_by: A field of the records, such as a source or a language, for the table of sources.
+        title: Instead of the name of the corpus.
+        figures: A folder for the distributions as PNG; needs matplotlib.
+
+    Example:
+        report("scores", "report.html", group_by="domain")
+    """
+    rows, output = open_rows(scores), Path(output)
+    _check(rows, output)
+    if figures is not None:
+        drawing.needs_matplotlib()
+    found, lost = gather(rows, group_by), _quarantined(rows)
+    before, after = shell()
+    room = LIMIT - len((before + after).encode())
+    data = payload(rows, found, lost, title or default_title(rows.meta), room)
+    page = before + data.text + after
+    size = len(page.encode())
+    assert size <= LIMIT, f"a page of {size} bytes"
+    with written(output) as file:
+        file.write(page)
+    drawn = drawing.draw(found.tally, Path(figures)) if figures is not None else []
+    tally, records = found.tally, int(rows.meta["records"])
+    return Report(
+        str(output), size, records, tally.rows, lost.total, tally.tokens, data.sentences, [str(path) for path in drawn]
+    )
+
+
+def _check(rows: Rows, output: Path) -> None:
+    """Nothing that is read must be replaced."""
+    if output.is_dir():
+        raise ValueError(f"{output} is a folder: give the name of a file, such as {output / 'report.html'}")
+    if isinstance(rows, Scores) and output.resolve().parent == rows.folder.resolve() and output.suffix in _OURS:
+        raise ValueError(f"{output} is a part of the scores: choose another name for the output")
+
+
+def _quarantined(rows: Rows) -> Quarantined:
+    lost = read_quarantine(rows.quarantine, LINES)
+    if lost.total != rows.meta["quarantined"]:
+        raise DataError(
+            f"{lost.total} quarantined lines and meta.json says {rows.meta['quarantined']}; score the corpus again"
+        )
+    return lost
+
+
+def default_title(meta: Any) -> str:
+    """The name of the corpus."""
+    corpus = meta.get("corpus") or {}
+    name = corpus.get("path") or corpus.get("dataset")
+    return Path(str(name)).name if name else "Scores"

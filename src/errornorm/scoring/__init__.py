@@ -1,0 +1,1 @@
+"""Scores of every token, word and sentence of a corpus, in a table on disk."""

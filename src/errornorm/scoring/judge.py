@@ -1,0 +1,75 @@
+"""A model to score with, as any process can load it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..evaluation.decode import positions
+from ..training.use import Saved, load
+from .corpus import file_digest
+from .parts import Scorer, Settings
+
+WEIGHTS = ("*.safetensors", "*.bin", "config.json", "errornorm.json", "tokenizer*", "*.model", "vocab*", "merges.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A model to score with, as any process can load it.
+
+    Args:
+        folder: A run directory, or a folder with a model.
+        length: Most tokens that it reads at once; what it was made for, if not given.
+        to: Target language of a multilingual model.
+        device: Such as "cuda"; the best that there is, if not given.
+        dtype: Such as "bfloat16"; float32 if not given.
+    """
+
+    folder: str
+    length: int | None = None
+    to: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What scores depend on, beside the model itself."""
+        return {"max_length": self.length, "to": self.to, "dtype": self.dtype or "float32"}
+
+    def load(self) -> Saved:
+        import torch
+
+        saved = load(self.folder)
+        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        kind = getattr(torch, self.dtype or "float32", None)
+        if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+            raise ValueError(f"dtype={self.dtype!r}: float32, float64, bfloat16 or float16")
+        try:
+            saved.model.to(device, kind)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device={device!r}: {' '.join(str(error).split())[:200]}") from error
+        return saved
+
+    def scorer(self, saved: Saved, settings: Settings) -> Scorer:
+        room = positions(saved.model)
+        # Rows of a language model are as long as those that it was trained on; a sentence is what it is.
+        longest = room if saved.model.config.is_encoder_decoder else None
+        length = self.length or longest or saved.max_length
+        if room is not None and length > room:
+            raise ValueError(f"max_length={length}: the model has {room} positions; give {room} at most")
+        return Scorer(saved.model, saved.tokenizer, settings, length, saved.before(self.to))
+
+    def about(self, saved: Saved) -> dict[str, Any]:
+        place = Path(self.folder)
+        place = place / "model" if (place / "model" / "config.json").is_file() else place
+        files = sorted({path for pattern in WEIGHTS for path in place.glob(pattern) if path.is_file()})
+        return {
+            "path": self.folder,
+            "name": type(saved.model).__name__,
+            "kind": "seq2seq" if saved.model.config.is_encoder_decoder else "causal",
+            "method": saved.method,
+            "parameters": sum(parameter.numel() for parameter in saved.model.parameters()),
+            "vocab": saved.model.config.get_text_config(decoder=True).vocab_size,
+            "sha256": file_digest(files),
+        }

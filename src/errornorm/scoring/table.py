@@ -1,0 +1,137 @@
+"""The table of scores: one row for each record, in the order of the input, in a few Parquet files.
+
+    SCORES/
+      meta.json          what was scored, by which model, how many; it is written last, so it says that all is there
+      part-00000.parquet
+      quarantine.jsonl   lines that could not be used, if there are any
+
+| column | holds |
+|---|---|
+| `record` | number of the record in the input, from 0; quarantined ones count too |
+| `line` | of the file, or row of the data set, from 1 |
+| `context` | what the model read before the text: a source, a prompt; empty if nothing |
+| `text` | what was scored |
+| `fields` | JSON object of the record's other fields |
+| `token` | number of each token in the vocabulary |
+| `start`, `end` | of each token: its characters in the text; the end token has an empty range behind the last |
+| `nll`, `error_norm`, `entropy`, `p_target`, `margin` | of each token: its statistics |
+| `alternatives` | of each token above the cutoff: its place, the target's rank (1 is the best), the best entries |
+| `word_start`, `word_end` | of each word: its characters in the text |
+| `word_nll_mean`, `word_nll_max`, `word_error_norm_mean`, `word_error_norm_max`, `word_above` | of each word |
+| `nll_mean`, `nll_max`, `error_norm_mean`, `error_norm_max`, `entropy_mean`, `entropy_max`, `above` | of the text |
+
+`above` is the share of tokens whose error norm is above the cutoff. A word is what stands between white space.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..data.lines import DataError
+
+META, QUARANTINE, PART = "meta.json", "quarantine.jsonl", "part-{:05d}.parquet"
+VERSION = 1  # of the schema
+ROWS = 4096  # that are read at a time
+STATISTICS = ("nll", "error_norm", "entropy", "p_target", "margin")
+_INTS, _FLOATS = pa.list_(pa.int32()), pa.list_(pa.float32())
+ALTERNATIVE = pa.struct([("token", pa.int32()), ("rank", pa.int32()), ("texts", pa.list_(pa.string())), ("p", _FLOATS)])
+SCHEMA = pa.schema(
+    [
+        ("record", pa.int64()),
+        ("line", pa.int64()),
+        ("context", pa.string()),
+        ("text", pa.string()),
+        ("fields", pa.string()),
+        *((name, _INTS) for name in ("token", "start", "end")),
+        *((name, _FLOATS) for name in STATISTICS),
+        ("alternatives", pa.list_(ALTERNATIVE)),
+        ("word_start", _INTS),
+        ("word_end", _INTS),
+        *((f"word_{name}_{how}", _FLOATS) for name in ("nll", "error_norm") for how in ("mean", "max")),
+        ("word_above", _FLOATS),
+        *((f"{name}_{how}", pa.float32()) for name in ("nll", "error_norm", "entropy") for how in ("mean", "max")),
+        ("above", pa.float32()),
+    ],
+    metadata={"errornorm.scores": str(VERSION)},
+)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A finished table of scores.
+
+    Example:
+        scores = Scores.open("scores")
+        scores.table(["record", "error_norm_max"]).to_pandas()
+    """
+
+    folder: Path
+    meta: Mapping[str, Any]
+
+    @staticmethod
+    def open(folder: Path | str) -> Scores:
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise DataError(f"{folder}: no such folder; errornorm score makes one")
+        if not (folder / META).is_file():
+            begun = any(folder.glob("part-*.parquet"))
+            why = "the scoring is not finished; run it again, it goes on" if begun else "no scores there"
+            raise DataError(f"{folder}: {why}")
+        try:
+            meta = json.loads((folder / META).read_text(encoding="utf-8"))
+            version = meta["schema"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{folder / META}: damaged ({error}); score the corpus again") from error
+        if version != VERSION:
+            raise DataError(f"{folder}: scores of schema {version}, and this version reads {VERSION}; score again")
+        scores = Scores(folder, meta)
+        if missing := [part.name for part in scores.parts if not part.is_file()]:
+            raise DataError(f"{folder}: {missing[0]} is missing; score the corpus again")
+        return scores
+
+    @property
+    def parts(self) -> list[Path]:
+        return [self.folder / PART.format(i) for i in range(self.meta["parts"])]
+
+    @property
+    def quarantine(self) -> Path | None:
+        path = self.folder / QUARANTINE
+        return path if path.is_file() else None
+
+    def __len__(self) -> int:
+        return int(self.meta["used"])
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """A few thousand rows at a time, in the order of the input."""
+        for part in self.parts:
+            try:
+                with pq.ParquetFile(part) as file:
+                    yield from file.iter_batches(ROWS, columns=None if columns is None else list(columns))
+            except pa.ArrowException as error:
+                raise DataError(f"{part}: not readable ({error}); score the corpus again") from error
+
+    def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows at once."""
+        chosen = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
+        return pa.Table.from_batches(self.batches(columns), schema=chosen)
+
+
+def write_part(path: Path, table: pa.Table) -> None:
+    """There completely, or not at all; equal tables give equal bytes."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            pq.write_table(table, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,219 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pytest
+
+from errornorm.cli import main
+from errornorm.data.lines import DataError
+from errornorm.scoring.run import score
+from errornorm.scoring.table import Scores
+from tests import tiny
+from tests.scoring.models import save
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("score")
+    save(place / "marian", "marian")
+    save(place / "gpt2", "gpt2")
+    rows = [{"source": a, "target": b, "site": i % 3} for i, (a, b) in enumerate(tiny.PAIRS * 3)]
+    tiny.write_jsonl(place / "pairs.jsonl", rows)
+    (place / "text.txt").write_text("\n".join(a for a, _ in tiny.PAIRS) + "\n")
+    return place
+
+
+def content(scores):
+    """Bytes of everything that must be equal."""
+    folder = scores.folder if isinstance(scores, Scores) else scores
+    meta = json.loads((folder / "meta.json").read_text())
+    del meta["command"]
+    return meta, {path.name: path.read_bytes() for path in sorted(folder.glob("part-*"))}
+
+
+def test_a_corpus_of_pairs(folder, tmp_path):
+    scores = score(folder / "pairs.jsonl", folder / "marian", tmp_path / "s", part=20)
+    meta = scores.meta
+    assert meta["records"] == meta["used"] == len(scores) == 3 * len(tiny.PAIRS)
+    assert meta["parts"] == len(scores.parts) == -(-len(scores) // 20)
+    table = scores.table()
+    assert table["record"].to_pylist() == list(range(len(scores)))
+    assert table["text"].to_pylist() == [b for _, b in tiny.PAIRS] * 3
+    assert meta["tokens"] == sum(map(len, table["nll"].to_pylist()))
+    assert meta["model"]["kind"] == "seq2seq"
+    assert not list(scores.folder.glob(".*.part"))
+
+
+def test_a_second_time_nothing_is_done_and_other_settings_are_refused(folder, tmp_path):
+    first = score(folder / "pairs.jsonl", folder / "marian", tmp_path / "s", limit=10)
+    before = content(first), (tmp_path / "s" / "part-00000.parquet").stat().st_mtime_ns
+    told = []
+    second = score(folder / "pairs.jsonl", folder / "marian", tmp_path / "s", limit=10, tell=told.append)
+    assert (content(second), (tmp_path / "s" / "part-00000.parquet").stat().st_mtime_ns) == before
+    assert told == []
+    for change in ({"cutoff": 0.5}, {"limit": 11}, {"text_field": "source"}):
+        with pytest.raises(ValueError, match=r"has scores with another (settings|corpus)"):
+            score(folder / "pairs.jsonl", folder / "marian", tmp_path / "s", **{"limit": 10} | change)
+    with pytest.raises(ValueError, match="another model"):
+        score(folder / "text.txt", folder / "gpt2", tmp_path / "s")
+
+
+def test_rows_in_memory(folder):
+    rows = [{"source": a, "target": b} for a, b in tiny.PAIRS[:5]]
+    of_list = score(rows, folder / "marian")
+    assert isinstance(of_list, pa.Table)
+    assert of_list.num_rows == 5
+    assert score(pa.Table.from_pylist(rows), folder / "marian").equals(of_list)
+
+
+def test_a_corpus_that_changed_is_noticed(folder, tmp_path):
+    corpus = tmp_path / "c.jsonl"
+    rows = [{"source": a, "target": b} for a, b in tiny.PAIRS]
+    tiny.write_jsonl(corpus, rows)
+    score(corpus, folder / "marian", tmp_path / "s", part=10)
+    (tmp_path / "s" / "meta.json").rename(tmp_path / "s" / "begun.json")
+    tiny.write_jsonl(corpus, [rows[1], *rows[1:]])
+    with pytest.raises(DataError, match="records 1 to 10 are not those"):
+        score(corpus, folder / "marian", tmp_path / "s", part=10)
+    tiny.write_jsonl(corpus, rows[:10])
+    with pytest.raises(DataError, match="shorter than"):
+        score(corpus, folder / "marian", tmp_path / "s", part=10)
+
+
+def test_bad_lines_are_set_aside_and_counted(folder, tmp_path):
+    corpus = tmp_path / "bad.jsonl"
+    good = json.dumps({"source": "a dog", "target": "un chien"}).encode()
+    corpus.write_bytes(b"\n".join([good, b'{"source": "a"', b"\xff\xfe", good, b'{"source": "a", "target": 3}', good]))
+    scores = score(corpus, folder / "marian", tmp_path / "s", part=2)
+    assert (scores.meta["records"], scores.meta["used"], scores.meta["quarantined"]) == (6, 3, 3)
+    assert scores.table(["record"])["record"].to_pylist() == [0, 3, 5]
+    aside = [json.loads(line) for line in scores.quarantine.read_text().splitlines()]
+    assert [row["record"] for row in aside] == [1, 2, 4]
+    assert aside[0]["where"].endswith("bad.jsonl:2:15")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "message"),
+    [
+        ("none.jsonl", {}, "none.jsonl: No such file"),
+        ("text.txt", {}, "one text file has no targets"),
+        ("pairs.jsonl", {"text_field": "tarqet"}, "no record can be used .no field 'tarqet'."),
+        ("pairs.jsonl", {"engine": "spark"}, "unknown engine 'spark'"),
+        ("pairs.jsonl", {"prompt": "{source}", "context_field": "source"}, "not both"),
+        ("pairs.jsonl", {"dtype": "int8"}, "float32, float64"),
+        ("pairs.jsonl", {"device": "nowhere"}, "device='nowhere'"),
+        ("pairs.jsonl", {"max_length": 10**6}, "positions"),
+    ],
+)
+def test_mistakes_are_one_line(folder, tmp_path, corpus, options, message):
+    with pytest.raises((DataError, ValueError), match=message):
+        score(folder / corpus, folder / "marian", tmp_path / "s", **options)
+
+
+def test_the_verb(folder, tmp_path, capsys):
+    argv = ["score", str(folder / "text.txt"), "--model", str(folder / "gpt2"), "-o", str(tmp_path / "s")]
+    assert main(argv) == 0
+    out = capsys.readouterr().out
+    assert f"{len(tiny.PAIRS)} records = {len(tiny.PAIRS)} used + 0 quarantined" in out
+    assert main([*argv, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["used"] == len(tiny.PAIRS)
+    (tmp_path / "s" / "notes.txt").write_text("mine")
+    assert main(argv) == 2
+    assert "notes.txt" in capsys.readouterr().err
+
+
+def test_unfinished_and_damaged_tables_say_so(folder, tmp_path):
+    scores = score(folder / "text.txt", folder / "gpt2", tmp_path / "s", part=10)
+    with pytest.raises(DataError, match="no such folder"):
+        Scores.open(tmp_path / "none")
+    scores.parts[1].unlink()
+    with pytest.raises(DataError, match=r"part-00001\.parquet is missing"):
+        Scores.open(tmp_path / "s")
+    scores.parts[0].write_bytes(b"x")
+    scores.parts[1].write_bytes(b"x")
+    with pytest.raises(DataError, match="not readable"):
+        Scores.open(tmp_path / "s").table()
+    (tmp_path / "s" / "meta.json").unlink()
+    with pytest.raises(DataError, match="not finished"):
+        Scores.open(tmp_path / "s")
+
+
+def started(folder, output, pace=0.0):
+    code = (
+        "import sys, time\n"
+        "from errornorm.scoring import run\n"
+        "write = run.write_part\n"
+        f"def slow(path, table):\n    time.sleep({pace})\n    write(path, table)\n    time.sleep({pace})\n"
+        "run.write_part = slow\n"
+        "from errornorm.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    argv = ["score", folder / "pairs.jsonl", "--model", folder / "marian", "-o", output, "--part", "7"]
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def until(condition, process, limit=120.0):
+    end = time.monotonic() + limit
+    while not condition() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.005)
+
+
+def goes_on_after(folder, place, moments, whole):
+    for moment in moments:
+        process = started(folder, place, pace=0.02)
+        until(lambda m=moment: len(list(place.glob("part-*"))) > m, process)
+        time.sleep(random.Random(moment).random() * 0.05)
+        process.kill()
+        process.communicate()
+    process = started(folder, place)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert content(place) == whole
+    assert not list(place.glob(".*.part"))
+
+
+def test_killed_and_started_again(folder, tmp_path):
+    whole = content(score(folder / "pairs.jsonl", folder / "marian", tmp_path / "whole", part=7))
+    goes_on_after(folder, tmp_path / "killed", [2, 5], whole)
+
+
+@pytest.mark.slow
+def test_killed_25_times(folder, tmp_path):
+    whole = content(score(folder / "pairs.jsonl", folder / "marian", tmp_path / "whole", part=7))
+    moments = random.Random(0).choices(range(len(whole[1])), k=25)
+    for i, moment in enumerate(moments):
+        goes_on_after(folder, tmp_path / f"killed-{i}", [moment], whole)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_end_it_cleanly(folder, tmp_path, number, code):
+    place = tmp_path / "s"
+    process = started(folder, place, pace=0.3)
+    until(lambda: list(place.glob("part-*")), process)
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert "stopped by" in err
+    assert "Traceback" not in err
+    assert not list(place.glob(".*.part"))
+
+
+def test_two_processes_do_not_share_a_folder(folder, tmp_path):
+    place = tmp_path / "s"
+    process = started(folder, place, pace=0.5)
+    until(lambda: list(place.glob("part-*")), process)
+    began = time.monotonic()
+    other = started(folder, place)
+    _, err = other.communicate(timeout=60)
+    process.kill()
+    process.communicate()
+    assert other.returncode == 5
+    assert "is in use by process" in err
+    assert time.monotonic() - began < 30
