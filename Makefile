@@ -6,7 +6,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 INSTALL_SELF := $(INSTALL) --no-build-isolation --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-slow bench clean
+.PHONY: help setup browser demo check test test-slow bench clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,12 @@ $(VENV)/.ready-bench: $(VENV)/.ready
 	$(INSTALL_SELF) '.[bench]'
 	@touch $@
 
+# The page of `errornorm report` is tested in a real browser. Without one these tests are skipped, and say so.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && timeout 300 sh -c \
+	  'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' >/dev/null 2>&1; } || \
+	  echo "no Chromium: the tests in a browser are skipped (apt-get install chromium)"
+
 demo: setup ## Five methods on text full of copies, and a page about it
 	$(BIN)/errornorm demo
 
@@ -34,10 +40,10 @@ check: setup ## Lint, formatting, types and import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup check ## The checks, then the fast tests
+test: setup browser check ## The checks, then the fast tests
 	$(BIN)/pytest
 
-test-slow: setup ## The slow tests
+test-slow: setup browser ## The slow tests
 	$(BIN)/pytest -m slow
 
 bench: $(VENV)/.ready-bench ## Time and memory beside the peers

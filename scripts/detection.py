@@ -164,6 +164,15 @@ def score(corpus: str, path: Path, model: Path, output: Path) -> None:
     errornorm("score", str(path), "--model", str(model), "-o", str(output), "--text-field", cell.text, *before)
 
 
+def portable(found: dict[str, Any]) -> dict[str, Any]:
+    """Without the places of this machine."""
+    scores = found["settings"]["scores"]
+    scores.pop("command", None)
+    for part in ("model", "corpus"):
+        scores[part] |= {key: Path(scores[part][key]).name for key in ("path", "pair") if scores[part].get(key)}
+    return found
+
+
 def run(args: argparse.Namespace) -> None:
     name = args.name or args.model.resolve().name
     result = args.output / "detection" / f"{args.corpus}-{name}.json"
@@ -178,7 +187,7 @@ def run(args: argparse.Namespace) -> None:
     for measure, options in CORPORA[args.corpus].measures.items():
         folder = scores.with_name(f"{scores.name}-{measure.replace(' ', '-')}")
         argv = ["detect", str(scores), *options, "--bootstrap", str(args.bootstrap), "-o", str(folder), "--json"]
-        found[measure] = json.loads(errornorm(*argv))
+        found[measure] = portable(json.loads(errornorm(*argv)))
     result.parent.mkdir(parents=True, exist_ok=True)
     about = {"corpus": args.corpus, "model": name, "every": args.every, "longest": args.longest, "measures": found}
     part = result.with_suffix(".part")

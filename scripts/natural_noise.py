@@ -14,11 +14,12 @@ import argparse
 import gzip
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from detection import portable
 
 CONFIG = Path(__file__).parents[1] / "examples" / "natural_noise.yaml"
 NOISY = "europarl-en-fr-natural-noise/enfr_2011_natural_untranslated.jsonl.gz"
@@ -51,16 +52,26 @@ def pruned(data: Path, work: Path, by: str) -> dict[str, Any]:
         errornorm("prune", work / "scores", "--by", by, "--fraction", FRACTION, "-o", rest)
     labels = [json.loads(line)["noise"] for line in rest.read_text("utf-8").splitlines()]
     row = trained(data, work, f"run-{by}", rest)
-    return {**row, "by": by, "fraction": FRACTION, "left": len(labels), "noise_left": sum(labels) / len(labels)}
+    return {**row, "by": by, "fraction": FRACTION, **_left(labels)}
+
+
+def _left(labels: list[int]) -> dict[str, Any]:
+    return {"left": len(labels), "noise_left": sum(labels) / len(labels)}
+
+
+def labelled(row: dict[str, Any]) -> dict[str, Any]:
+    """With a label for each kind of noise: 0 if clean, 1 if it is this kind, None if it is another."""
+    kinds = ("copied", "other_language")
+    return row | {kind: 0 if row["label"] == "clean" else 1 if row["label"] == kind else None for kind in kinds}
 
 
 def detected(work: Path) -> dict[str, Any]:
     """How well each score tells the noise, by the labels of the corpus."""
-    kinds = {"untranslated": "copied,other_language", "copied": "copied", "other_language": "other_language"}
     return {
-        name: errornorm("detect", work / "scores", "--labels", "label", "--positive", positive, "--level", "sentence")
-        for name, positive in kinds.items()
-    }
+        name: portable(errornorm("detect", work / "scores", "--labels", field, "--level", "sentence"))
+        for name, field in {"untranslated": "noise", "copies against clean": "copied",
+                            "other languages against clean": "other_language"}.items()
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -73,24 +84,30 @@ def main() -> None:
     parts = args.output / "natural_noise"
     parts.mkdir(parents=True, exist_ok=True)
     args.work.mkdir(parents=True, exist_ok=True)
+    detection = args.output / "detection" / "natural-itself.json"
+    detection.parent.mkdir(parents=True, exist_ok=True)
     noisy = args.work / "natural.jsonl"
     if not noisy.exists():
-        with gzip.open(args.data / NOISY, "rb") as packed, noisy.open("wb") as plain:
-            shutil.copyfileobj(packed, plain)
+        with gzip.open(args.data / NOISY, "rt", encoding="utf-8") as packed, noisy.open("w", encoding="utf-8") as plain:
+            plain.writelines(json.dumps(labelled(json.loads(line)), ensure_ascii=False) + "\n" for line in packed)
     for name in args.only:
-        part = parts / f"{name}.json"
+        part = detection if name == "detect" else parts / f"{name}.json"
         if part.exists():
             continue
         if name == "base":
-            row = {**trained(args.data, args.work, "base", noisy), "by": None}
+            labels = [json.loads(line)["noise"] for line in noisy.read_text("utf-8").splitlines()]
+            row = {**trained(args.data, args.work, "base", noisy), "by": None, "fraction": 0.0, **_left(labels)}
         elif name == "detect":
             score = [noisy, "--model", args.work / "base", "--context-field", "src", "--text-field", "tgt"]
             errornorm("score", *score, "-o", args.work / "scores")
-            row = detected(args.work)
+            about = {"corpus": "europarl-en-fr-natural-noise", "model": "the model trained on it"}
+            row = about | {"every": 1, "longest": None, "measures": detected(args.work)}
         else:
             row = pruned(args.data, args.work, name)
         part.write_text(json.dumps(row, indent=1, ensure_ascii=False) + "\n")
         print(f"{name}: done", flush=True)
+    rows = [json.loads(p.read_text()) for name in ("base", *PRUNED) if (p := parts / f"{name}.json").exists()]
+    (args.output / "natural_noise.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ COMMAND = ["errornorm", "score", "corpus.jsonl", "--model", "model", "-o", "scor
 MODEL = {"path": "model", "name": "TinyForCausalLM", "parameters": 1234, "vocab": 100, "kind": "causal",
          "sha256": "0" * 64}  # fmt: skip
 CORPUS = {"path": "corpus.jsonl", "pair": None, "format": "jsonl", "columns": None, "dataset": None,
-          "sha256": "f" * 64, "text_field": "target", "context_field": "source"}  # fmt: skip
+          "sha256": "f" * 64, "text_field": "target", "fields": ["source", "target"]}  # fmt: skip
 FRENCH = ["un", "une", "le", "chien", "chat", "court", "dort", "mange", "sur", "maison", "rouge", "petit"]
 ENGLISH = ["the", "dog", "runs", "house", "with", "and", "but", "small", "red"]
 

@@ -19,7 +19,9 @@ from .surface import METHODS
 from .tables import (
     bench_section,
     demo_section,
+    detection_section,
     multi30k_section,
+    natural_noise_section,
     score_cost_section,
     splits_section,
     step_section,
@@ -143,6 +145,7 @@ RESULTS: dict[str, tuple[str, Callable[[Any], str]]] = {  # marker -> where the 
     "step": ("trainers/step.json", step_section),
     "demo": ("results/demo.json", demo_section),
     "multi30k": ("results/multi30k.json", multi30k_section),
+    "natural noise": ("results/natural_noise.json", natural_noise_section),
     "score cost": ("results/score_throughput.json", score_cost_section),
 }
 
@@ -154,11 +157,13 @@ def refresh(root: Path) -> dict[Path, str]:
 
     sections = {path.name: example_section(path) for path in sorted((root / "examples").glob("*.py"))}
     sections["methods"] = methods_table("docs/methods.md#{name}")
-    sections["score table"] = inspect.cleandoc(scores.__doc__ or "").replace("\n    SCORES", "\n\n    SCORES")
+    sections["score table"] = inspect.cleandoc(scores.__doc__ or "")
     for marker, (name, section) in RESULTS.items():
         report = root / "docs" / name
         if report.exists():
             sections[marker] = section(json.loads(report.read_text(encoding="utf-8")))
+    detected = sorted((root / "docs" / "results" / "detection").glob("*.json"))
+    sections["detection"] = detection_section([json.loads(path.read_text(encoding="utf-8")) for path in detected])
     found = {root / "docs" / "methods.md": page(), root / "docs" / "config.md": configfile.reference()}
     for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         if path not in found:

@@ -61,18 +61,80 @@ def score_cost_section(report: Sequence[Mapping[str, Any]]) -> str:
                 name,
                 f"{median(found['tokens_per_second'][name]):,.0f}",
                 f"{found['score_to'][name]:.2f}" if name in found["score_to"] else "",
-                f"{found['memory_to_weights'][name]:.2f}",
+                f"{found['peak_bytes'][name] / 2**20:,.0f}",
+                f"{found['peak_bytes'][name] / found['peak_bytes']['body']:.2f}",
             )
             for name in found["tokens_per_second"]
         ]
         about = (
             f"{settings['model']}, vocabulary {found['vocab']:,}, {weights / 2**20:,.0f} MB of weights, batches of "
             f"{settings['tokens_per_batch']:,} tokens, {found['above_cutoff']:.0%} of the tokens above the cutoff; "
-            f"medians of {settings['rounds']} rounds, {settings['threads']} threads, torch {settings['torch']}:"
+            f"medians of {settings['rounds']} rounds, processor time of one thread, torch {settings['torch']}:"
         )
-        header = ("variant", "tokens per second", "score is so many times as fast", "peak memory, in weights")
+        header = ("variant", "tokens per second", "`score` to this", "peak MB", "to the model without head")
         parts.append(f"{about}\n\n{table(header, rows)}")
     return "\n\n".join(parts)
+
+
+def natural_noise_section(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What pruning brings, from the JSON of scripts/natural_noise.py."""
+    header = ("training data", "pairs", "noise left", "BLEU, greedy", "BLEU, beam 5", "chrF", "perplexity")
+    lines = [
+        (
+            f"without {row['fraction']:.0%}, by `{row['by']}`" if row["by"] else "all of it",
+            f"{row['left']:,}",
+            f"{row['noise_left']:.0%}",
+            f"{row['greedy']['bleu']:.1f}",
+            f"{row['bleu']:.1f}",
+            f"{row['chrf']:.1f}",
+            f"{row['perplexity']:.1f}",
+        )
+        for row in rows
+    ]
+    about = (
+        f"A small Transformer trained by likelihood, {rows[0]['step']} steps each; first {rows[0]['num']} sentences of "
+        f"a clean test set, seed {rows[0]['seed']}, BLEU `{rows[0]['signatures']['bleu']}`, errornorm "
+        f"{rows[0]['errornorm']}; by `scripts/natural_noise.py`:"
+    )
+    return f"{about}\n\n{table(header, lines)}"
+
+
+def detection_section(report: Sequence[Mapping[str, Any]]) -> str:
+    """How well scores find labelled noise, from the JSON of scripts/detection.py and scripts/natural_noise.py."""
+    parts = []
+    for found in report:
+        for measure, result in found["measures"].items():
+            rows = [row for row in result["rows"] if row["group"] is None]
+            levels = [level for level in ("token", "word", "sentence") if any(row["level"] == level for row in rows)]
+            first = [next(row for row in rows if row["level"] == level) for level in levels]
+            counts = ", ".join(f"{row['units']:,} {row['level']}s ({row['base_rate']:.0%} noisy)" for row in first)
+            cut = f", documents cut to {found['longest']} words" if found.get("longest") else ""
+            about = f"**{found['corpus']}**, {measure}, scored by {found['model']}{cut}: {counts}."
+            parts.append(f"{about}\n\n{_auroc_table(rows)}")
+    return "\n\n".join(parts)
+
+
+def _auroc_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Scores down, levels and aggregates across; the best of a column is bold."""
+    cells: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        name, _, how = row["score"].rpartition("_") if row["level"] != "token" else (row["score"], "", "")
+        column = f"{row['level']}s" + (f", {how}" if how else "")
+        if name and row["score"] != "above":
+            cells.setdefault(column, {})[name] = row
+    best = {column: max(found.values(), key=lambda row: row["auroc"])["auroc"] for column, found in cells.items()}
+    names = list(dict.fromkeys(name for found in cells.values() for name in found))
+    lines = [
+        (f"`{name}`", *(_auroc(found.get(name), best[column]) for column, found in cells.items())) for name in names
+    ]
+    return table(("AUROC", *cells), lines)
+
+
+def _auroc(row: Mapping[str, Any] | None, best: float) -> str:
+    if row is None:
+        return ""
+    number = f"{row['auroc']:.3f}"
+    return f"{f'**{number}**' if row['auroc'] == best else number} ({row['auroc_low']:.3f} to {row['auroc_high']:.3f})"
 
 
 def splits_section(report: Mapping[str, Any]) -> str:

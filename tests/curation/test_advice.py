@@ -44,6 +44,8 @@ def test_advice(case):
     if expected:
         objective(expected)  # it is one
     assert bool(advice.commands) == (fraction is not None)
+    for command in advice.about({"format": "pairs", "path": "a.en", "pair": "a.fr"}).commands:
+        assert command.endswith("-o clean.en --output-pair clean.fr")
     assert advice.as_dict()["sentences"] == list(advice.sentences)
 
 

@@ -161,6 +161,25 @@ def test_command_says_what_is_wrong(scores, capsys):
     assert "--positive" in capsys.readouterr().err
 
 
+def test_tables_in_memory(scores):
+    expected = detect(scores, "labels", bootstrap=0).rows
+    table = scores.table()
+    assert detect(table, "labels", bootstrap=0).rows == expected
+    assert detect(table.to_pandas(), "labels", bootstrap=0).rows == expected
+    with pytest.raises(ValueError, match="a pyarrow table or a pandas data frame, not int"):
+        detect(5, "labels")
+
+
+def test_hostile_names_in_an_error_are_printed_plainly(tmp_path, capsys):
+    rows = [{"text": "a b", "nll": [0.1, 0.2], "fields": {"\x1b[31mred": "\x9b2J\x1b]0;x\x07"}}] * 3
+    folder = str(write(tmp_path / "scores", rows).folder)
+    assert main(["detect", folder, "--labels", "labels"]) == 2
+    assert main(["detect", folder, "--labels", "\x1b[31mred", "--positive", "a"]) == 2
+    printed = capsys.readouterr().err
+    assert printed.count("red") == 2
+    assert printed.replace("\n", "").isprintable()
+
+
 def test_a_hostile_group_is_printed_plainly(tmp_path, capsys):
     rows = [
         {"text": "a b", "nll": [0.1, 0.2], "fields": {"labels": [0, 1], "from": "\x1b[31mred\x1b[0m" + "x" * 1000}}

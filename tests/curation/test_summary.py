@@ -7,6 +7,7 @@ import pytest
 from errornorm.cli import main
 from errornorm.curation.summary import summarize
 from errornorm.curation.sums import Sums, mean, quantile, ratio
+from errornorm.scoring.table import CUTOFF
 from tests.score_tables import random_rows, write
 
 
@@ -57,6 +58,23 @@ def test_one_pass_over_many_groups(tmp_path):
     assert len(found.groups) == 3000
     assert found.as_dict(worst=5)["num_groups"] == 3000
     assert len(found.as_dict(worst=5)["groups"]) == 5
+
+
+def test_tables_in_memory(tmp_path):
+    scores = write(tmp_path / "scores", random_rows(400, seed=3), cutoff=CUTOFF)
+    expected = summarize(scores, group_by="source_name")
+    for table in (scores.table(), scores.table().to_pandas()):
+        found = summarize(table, group_by="source_name")
+        assert (found.groups, found.noise.as_dict()) == (expected.groups, expected.noise.as_dict())
+
+
+def test_one_text_has_no_intervals(tmp_path, capsys):
+    folder = write(tmp_path / "scores", [{"text": "a b", "error_norm": [0.2, 0.3]}]).folder
+    assert main(["summary", str(folder), "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert "NaN" not in printed
+    found = json.loads(printed)["noise"]["conflicts"]
+    assert (found["low"], found["high"]) == (None, None)
 
 
 def test_refusals(scores, monkeypatch):

@@ -244,6 +244,45 @@ def test_the_output_is_not_one_of_the_inputs(tmp_path):
         with pytest.raises(ValueError, match="is a part of the scores"):
             report(scores, tmp_path / "scores" / name)
     assert report(scores, tmp_path / "scores" / "report.html").used == 5
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("{}")
+    scores = write(tmp_path / "others", random_rows(5), corpus={"path": str(corpus)})
+    with pytest.raises(ValueError, match="is the corpus: choose another name"):
+        report(scores, corpus)
+    assert corpus.read_text() == "{}"
+
+
+def test_a_data_set_is_called_by_its_name(tmp_path):
+    corpus = {"format": "dataset", "path": None, "dataset": ["org/opus", "en-fr", None]}
+    _, _, data = build(tmp_path, random_rows(3), corpus=corpus)
+    assert data["title"] == "opus en-fr"
+    assert ["Corpus", "org/opus en-fr"] in data["facts"]
+
+
+def test_the_page_names_outputs_that_fit_the_corpus(tmp_path):
+    for number, (corpus, expected) in enumerate(
+        [
+            ({"format": "jsonl", "path": "a.jsonl"}, "-o clean.jsonl"),
+            ({"format": "text", "path": "news.txt.gz"}, "-o clean.txt"),
+            ({"format": "pairs", "path": "a/train.en", "pair": "a/train.fr"}, "-o clean.en --output-pair clean.fr"),
+            (
+                {"format": "pairs", "path": "a.txt", "pair": "b.txt"},
+                "-o clean.source.txt --output-pair clean.target.txt",
+            ),
+        ]
+    ):
+        _, _, data = build(tmp_path / str(number), random_rows(3), corpus=corpus)
+        assert data["kept"] == expected
+
+
+def test_groups_may_lie_inside_objects_or_be_lengths(tmp_path):
+    rows = [{"text": "a b", "fields": {"meta": {"site": f"site {i % 2}"}}} for i in range(10)]
+    _, _, data = build(tmp_path, rows, group_by="meta.site")
+    named = data["groupings"][0]
+    assert named["name"] == "meta.site"
+    assert [group[:2] for group in named["groups"]] == [["site 0", 5], ["site 1", 5]]
+    _, _, data = build(tmp_path / "again", rows, group_by="length")
+    assert [grouping["name"] for grouping in data["groupings"]] == ["length in tokens"]
 
 
 def test_figures_are_drawn_beside(tmp_path):

@@ -76,8 +76,8 @@ def page(tmp_path_factory):
     texts = strings(len(PAYLOADS))
     bad = [{"where": text, "reason": f"{text} ({text})", "text": text} for text in texts]
     first = texts[1]
-    meta = {"command": ["errornorm", *texts], "settings": {first: first}, "model": {"path": first, "name": first},
-            "corpus": {"path": first, "context_field": first}}  # fmt: skip
+    meta = {"command": ["errornorm", *texts], "settings": {first: first, "context": first},
+            "model": {"path": first, "name": first}, "corpus": {"path": first, "text_field": first}}  # fmt: skip
     scores = write(folder / "scores", rows(), quarantine=bad, **meta)
     done = report(scores, folder / "report.html", group_by="source", title=first)
     assert done.bytes <= LIMIT

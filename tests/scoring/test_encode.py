@@ -1,4 +1,6 @@
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from errornorm.scoring.encode import Encoded, Encoder, windows
 from tests import tiny
@@ -14,7 +16,7 @@ def test_places_are_those_of_the_tokens(name):
         covered = set()
         for token, (start, end) in zip(encoded.scored, encoded.places, strict=True):
             piece = encoder.tokenizer.decode([token])
-            if token in encoder.special:
+            if token == encoder.tokenizer.eos_token_id:
                 assert (start, end) == (len(text), len(text))
             elif "\N{REPLACEMENT CHARACTER}" not in piece and piece.strip():
                 assert text[start:end] == piece.strip()
@@ -38,6 +40,27 @@ def test_an_encoder_decoder_scores_its_end_token_and_refuses_what_it_cannot_hold
     assert short.places[-1] == (8, 8)
     assert isinstance(long, str)
     assert "20 at most" in long
+
+
+def test_an_unknown_word_has_its_place():
+    words = [*tiny.tokenizer().all_special_tokens, "<unk>", "un", "chien"]
+    raw = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=words[0], eos_token="</s>", unk_token="<unk>")
+    encoder = Encoder(tiny.model("marian"), tokenizer, 20)
+    (found,) = encoder.encode(["un chien"], ["ça un Hund"])
+    assert [words[token] for token in found.scored] == ["<unk>", "un", "<unk>", "</s>"]
+    assert found.places == [(0, 2), (3, 5), (6, 10), (10, 10)]
+
+
+def test_a_tokenizer_of_another_model_is_refused():
+    model = tiny.model("gpt2")
+    encoder = Encoder(model, tiny.tokenizer("causal"), 512)
+    rows = encoder.encode([""], ["a small dog"])
+    encoder.batch(rows)
+    model.resize_token_embeddings(20)
+    with pytest.raises(ValueError, match="the model knows 20: they do not belong together"):
+        Encoder(model, tiny.tokenizer("causal"), 512).batch(rows)
 
 
 def test_a_slow_tokenizer_is_refused():

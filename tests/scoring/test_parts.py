@@ -142,6 +142,8 @@ def test_parts_are_cut_by_records_and_by_bytes():
     assert [(chunk.number, chunk.first, len(chunk.items)) for chunk in cut] == [(0, 0, 10), (1, 10, 10), (2, 20, 5)]
     big = Record(Where("f", 1), {"text": "x" * 2**21})
     assert [len(chunk.items) for chunk in chunks([big] * 5, Settings("text", ""))] == [2, 2, 1]
+    beside = Record(Where("f", 1), {"text": "x", "other": "y" * 2**21})
+    assert [len(chunk.items) for chunk in chunks([beside] * 5, Settings("text", ""))] == [2, 2, 1]
     assert [chunk.items for chunk in chunks([], Settings("text", ""))] == [[]]
 
 

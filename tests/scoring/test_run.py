@@ -7,9 +7,12 @@ import sys
 import time
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 
 from errornorm.cli import main
+from errornorm.curation.prune import prune
 from errornorm.data.lines import DataError
 from errornorm.scoring.run import score
 from errornorm.scoring.table import Scores
@@ -85,6 +88,64 @@ def test_a_corpus_that_changed_is_noticed(folder, tmp_path):
         score(corpus, folder / "marian", tmp_path / "s", part=10)
 
 
+def test_a_finished_table_is_not_taken_for_that_of_another_corpus(folder, tmp_path):
+    rows = [{"source": a, "target": b} for a, b in tiny.PAIRS[:6]]
+    others = [rows[1], *rows[1:]]
+    tiny.write_jsonl(tmp_path / "c.jsonl", rows)
+    tiny.write_jsonl(tmp_path / "d.jsonl", others)
+    score(tmp_path / "c.jsonl", folder / "marian", tmp_path / "s", part=4)
+    (tmp_path / "c.jsonl").rename(tmp_path / "moved.jsonl")
+    score(tmp_path / "moved.jsonl", folder / "marian", tmp_path / "s", part=4)
+    score(rows, folder / "marian", tmp_path / "t", part=4)
+    score(rows, folder / "marian", tmp_path / "t", part=4)
+    for corpus, output in ((tmp_path / "d.jsonl", "s"), (others, "t")):
+        with pytest.raises(ValueError, match="has scores with another corpus"):
+            score(corpus, folder / "marian", tmp_path / output, part=4)
+
+
+def test_a_command_that_failed_leaves_the_folder_to_a_better_one(folder, tmp_path):
+    corpus, place = folder / "pairs.jsonl", tmp_path / "s"
+    with pytest.raises(DataError, match="one text file has no targets"):
+        score(folder / "text.txt", folder / "marian", place)
+    with pytest.raises(DataError, match="no field 'tarqet'"):
+        score(corpus, folder / "marian", place, text_field="tarqet")
+    assert score(corpus, folder / "marian", place).meta["quarantined"] == 0
+    assert sorted(path.name for path in place.glob("[!.]*")) == ["meta.json", "part-00000.parquet"]
+
+
+def test_a_model_that_gives_no_numbers_is_an_error_of_numerics(folder, tmp_path, capsys):
+    model = tiny.model("gpt2")
+    with torch.no_grad():
+        model.transformer.wte.weight[5:] = torch.nan
+    model.save_pretrained(tmp_path / "nan")
+    tiny.tokenizer("causal").save_pretrained(tmp_path / "nan")
+    argv = ["score", str(folder / "text.txt"), "--model", str(tmp_path / "nan"), "-o", str(tmp_path / "s")]
+    capsys.readouterr()
+    assert main(argv) == 4
+    assert "gives no number" in capsys.readouterr().err
+
+
+def test_either_side_of_aligned_files_is_scored(folder, tmp_path):
+    for side, name in enumerate(("a.en", "a.fr")):
+        (tmp_path / name).write_text("\n".join(pair[side] for pair in tiny.PAIRS[:4]) + "\n")
+    corpus = {"path": tmp_path / "a.en", "pair": tmp_path / "a.fr"}
+    source, target = zip(*tiny.PAIRS[:4], strict=True)
+    table = score(corpus, folder / "gpt2")
+    assert (*table["context"].to_pylist(), *table["text"].to_pylist()) == (*source, *target)
+    table = score(corpus, folder / "gpt2", text_field="source", context_field="target")
+    assert (*table["context"].to_pylist(), *table["text"].to_pylist()) == (*target, *source)
+    scores = score(corpus, folder / "gpt2", tmp_path / "s", prompt="French: ")
+    assert scores.table(["text"])["text"].to_pylist() == list(target)
+    assert json.loads(scores.table(["fields"])["fields"][0].as_py()) == {"source": source[0]}
+    done = prune(scores, fraction=0.5, output=tmp_path / "b.en", output_pair=tmp_path / "b.fr")
+    assert (done.records, done.kept, done.pruned) == (4, 2, 2)
+    prune(scores, fraction=0.5, unit="token", output=tmp_path / "w.jsonl")
+    first = json.loads((tmp_path / "w.jsonl").read_text().splitlines()[0])
+    assert (first["source"], first["target"]) == tiny.PAIRS[0]
+    with pytest.raises(DataError, match="no field 'text'"):
+        score(corpus, folder / "gpt2", text_field="text")
+
+
 def test_bad_lines_are_set_aside_and_counted(folder, tmp_path):
     corpus = tmp_path / "bad.jsonl"
     good = json.dumps({"source": "a dog", "target": "un chien"}).encode()
@@ -105,9 +166,13 @@ def test_bad_lines_are_set_aside_and_counted(folder, tmp_path):
         ("pairs.jsonl", {"text_field": "tarqet"}, "no record can be used .no field 'tarqet'."),
         ("pairs.jsonl", {"engine": "spark"}, "unknown engine 'spark'"),
         ("pairs.jsonl", {"prompt": "{source}", "context_field": "source"}, "not both"),
+        ("pairs.jsonl", {"to": "fr"}, "no language tags"),
         ("pairs.jsonl", {"dtype": "int8"}, "float32, float64"),
         ("pairs.jsonl", {"device": "nowhere"}, "device='nowhere'"),
         ("pairs.jsonl", {"max_length": 10**6}, "positions"),
+        ("pairs.jsonl", {"max_length": 1}, "at least 2"),
+        ("pairs.jsonl", {"limit": 0}, "limit=0: at least 1"),
+        ("pairs.jsonl", {"cutoff": float("nan")}, "cutoff=nan: a finite number"),
     ],
 )
 def test_mistakes_are_one_line(folder, tmp_path, corpus, options, message):
@@ -122,6 +187,8 @@ def test_the_verb(folder, tmp_path, capsys):
     assert f"{len(tiny.PAIRS)} records = {len(tiny.PAIRS)} used + 0 quarantined" in out
     assert main([*argv, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["used"] == len(tiny.PAIRS)
+    assert main([*argv, "--columns", "a,b"]) == 2
+    assert "for a TSV" in capsys.readouterr().err
     (tmp_path / "s" / "notes.txt").write_text("mine")
     assert main(argv) == 2
     assert "notes.txt" in capsys.readouterr().err
@@ -131,6 +198,16 @@ def test_unfinished_and_damaged_tables_say_so(folder, tmp_path):
     scores = score(folder / "text.txt", folder / "gpt2", tmp_path / "s", part=10)
     with pytest.raises(DataError, match="no such folder"):
         Scores.open(tmp_path / "none")
+    meta = tmp_path / "s" / "meta.json"
+    whole = meta.read_text()
+    for damaged in ('{"schema": 1}', json.dumps({**scores.meta, "parts": "4"})):
+        meta.write_text(damaged)
+        with pytest.raises(DataError, match="damaged"):
+            Scores.open(tmp_path / "s")
+    meta.write_text(whole)
+    pq.write_table(scores.table(["record", "line"]), scores.parts[0])
+    with pytest.raises(DataError, match="no column 'text'"):
+        next(scores.batches(["line", "text"]))
     scores.parts[1].unlink()
     with pytest.raises(DataError, match=r"part-00001\.parquet is missing"):
         Scores.open(tmp_path / "s")

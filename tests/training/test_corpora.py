@@ -121,6 +121,7 @@ def test_what_is_not_inside_is_missing(tmp_path):
 MISTAKES = {
     "one text file": ({"path": "a.en"}, "one text file has no targets: give the other side as pair"),
     "a pair of JSONL": ({"path": "a.jsonl", "pair": "a.fr", "format": "jsonl"}, "jsonl has both sides in one file"),
+    "a pair of what is JSONL by its name": ({"path": "a.jsonl", "pair": "a.fr"}, "jsonl has both sides in one file"),
     "missing": ({"path": "gone.jsonl"}, "No such file or directory; check the name"),
     "a folder": ({"path": "folder.jsonl"}, "Is a directory; check the name"),
     "a missing column": ({"path": "a.tsv", "source_field": "english"}, "a.tsv:1: the first line has no column"),

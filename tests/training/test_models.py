@@ -234,6 +234,9 @@ def test_pretrained_models_that_do_not_fit(saved, tmp_path):
     tiny.model("gpt2").config.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="the model cannot be loaded"):
         built("gpt2", model={"pretrained": str(tmp_path)})
+    (tmp_path / "model.safetensors").write_bytes((saved / "gpt2" / "model.safetensors").read_bytes()[:1000])
+    with pytest.raises(ValueError, match="the model cannot be loaded"):
+        built("gpt2", model={"pretrained": str(tmp_path)})
     with pytest.raises(ValueError, match="the model has only 64 positions"):
         built("gpt2", model={"pretrained": str(saved / "gpt2")}, max_length=65)
 

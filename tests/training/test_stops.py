@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from errornorm.training.stops import Stopped, Stops
+from errornorm.training.stops import Stopped, Stops, at_once
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
@@ -24,6 +24,23 @@ def handlers():
     for number, handler in before.items():
         assert signal.getsignal(number) is handler
         signal.signal(number, handler)
+
+
+def test_a_signal_that_a_library_caught_is_told_again():
+    done = []
+
+    def work():
+        with at_once("; once more") as met:
+            met()
+            with pytest.raises(Stopped):
+                signal.raise_signal(TERM)
+            done.append("went on")
+            met()
+            done.append("and on")
+
+    with pytest.raises(Stopped, match="stopped by SIGTERM; once more"):
+        work()
+    assert done == ["went on"]
 
 
 @pytest.mark.parametrize("number", [INT, TERM])

@@ -27,7 +27,9 @@ def example(*commands: str) -> str:
 
 
 def say(message: str) -> None:
-    print(f"errornorm: {message}", file=sys.stderr)
+    """A line for people. It may name what stands in a corpus, so nothing in it may steer the terminal."""
+    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message)
+    print(f"errornorm: {plain}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

@@ -22,7 +22,7 @@ def report(
     scores: Annotated[Path, typer.Argument(metavar="SCORES", help="A folder that errornorm score made.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
     group_by: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Of the records, for the table of sources.", show_default=False)
+        str | None, typer.Option(metavar="FIELD", help="Of the records, such as site or meta.site.", show_default=False)
     ] = None,
     title: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Instead of the name of the corpus.", show_default=False)

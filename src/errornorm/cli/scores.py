@@ -43,7 +43,7 @@ def score(
     ] = None,
     cutoff: Annotated[
         float, typer.Option(help="Tokens with a larger error norm get their rank and the model's own choices.")
-    ] = 1.0,
+    ] = 1.1,
     alternatives: Annotated[int, typer.Option(min=0, help="How many of those.")] = 5,
     max_length: Annotated[
         int | None, typer.Option(min=2, help="Most tokens read at once; the model's own.", show_default=False)
@@ -64,8 +64,11 @@ def score(
     that was stopped or killed goes on when the same command is given again, to the same bytes. Lines that cannot be
     read are kept aside, with their numbers.
     """
+    from ..data import records
     from ..training.locks import Lock
 
+    if columns and records.Corpus(corpus, pair).format != "tsv":
+        raise typer.BadParameter("--columns is for a TSV; elsewhere use --text-field and --context-field")
     Lock(output).require_free()
     from ..scoring import run, table
 

@@ -15,7 +15,7 @@ from .printing import AsJson, example, print_json, print_table, progress
 @app.command(
     epilog=example(
         "errornorm summary scores",
-        "errornorm summary scores --group-by source --worst 20",
+        "errornorm summary scores --group-by site --worst 20",
         "errornorm summary scores --group-by length --by error_norm_max --by nll_mean --json",
     )
 )
@@ -23,9 +23,7 @@ def summary(
     scores: ScoresFolder,
     group_by: Annotated[
         str | None,
-        typer.Option(
-            metavar="FIELD", help="Of the records, such as source or meta.site; or length.", show_default=False
-        ),
+        typer.Option(metavar="FIELD", help="Of the records, such as site or meta.site; or length.", show_default=False),
     ] = None,
     by: Annotated[
         list[str], typer.Option(metavar="SCORE", help="Of texts; groups are ranked by the first. May be repeated.")

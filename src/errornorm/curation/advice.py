@@ -8,10 +8,12 @@ to 173, a threshold of 1.3 left it there. Copies that a model had learned: error
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .apart import FEWEST
+from .naming import output_options
 from .noise_rate import Noise, Part
 
 LARGEST_FRACTION = 0.1  # that was measured
@@ -19,6 +21,7 @@ SAFE = 1.3  # a threshold that did not hurt clean text
 UNFIT = 0.2  # conflicts all over: the model does not know this kind of text
 SOME = 0.01  # conflicts that are worth a word
 SURE = 0.25  # of the misses above a threshold, to call them noise
+OUTPUT = output_options({})
 MOSTLY = 0.5  # of easy texts that repeat their context, to call them copies
 
 
@@ -40,6 +43,10 @@ class Advice:
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "sentences": list(self.sentences), "commands": list(self.commands)}
+
+    def about(self, corpus: Mapping[str, Any]) -> Advice:
+        """With names of outputs that fit the form of this corpus."""
+        return replace(self, commands=tuple(text.replace(OUTPUT, output_options(corpus)) for text in self.commands))
 
 
 def describe(noise: Noise) -> list[str]:
@@ -157,7 +164,7 @@ def _truncate(part: Part, copies: float) -> Advice:
 
 
 def _command(by: str, fraction: float) -> str:
-    return f"errornorm prune SCORES --by {by} --fraction {fraction:g} --output clean.jsonl"
+    return f"errornorm prune SCORES --by {by} --fraction {fraction:g} {OUTPUT}"
 
 
 def _warning() -> str:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from .._version import __version__
 from ..data.files import written
 from ..data.lines import DataError
+from ..scoring.memory import scores_of
 from ..scoring.rank import parse
 from ..scoring.table import Scores
 from ..specs import near
@@ -82,7 +83,7 @@ class Detection:
 
 
 def detect(
-    scores: Scores | Path | str,
+    scores: Any,
     labels: str,
     *,
     level: str = "all",
@@ -95,7 +96,7 @@ def detect(
     """Measure how well each score finds what people labelled as noise.
 
     Args:
-        scores: A table, or its folder.
+        scores: What `score` made: a folder, its `Scores`, a pyarrow table or a pandas data frame.
         labels: Field of the records that has them; see `errornorm.curation.labels`.
         level: "token", "word", "sentence", or "all".
         positive: Labels that mean noise, if they are not 0 and 1.
@@ -105,7 +106,7 @@ def detect(
         bootstrap: Resamples for the intervals; 0: no intervals.
         seed: Of the resamples.
     """
-    scores = scores if isinstance(scores, Scores) else Scores.open(scores)
+    scores = scores_of(scores)
     if level not in (*LEVELS, "all"):
         raise ValueError(
             f"unknown level {level!r}{near(level, [*LEVELS, 'all'])}; there are {', '.join(LEVELS)} and all"
@@ -175,7 +176,9 @@ def _clusters(found: Collected, resample_by: str | None) -> Ints:
     """What each text is drawn with, as a number."""
     if resample_by is None:
         return numpy.arange(len(found.groups))
-    return numpy.asarray(numpy.unique(numpy.asarray(found.clusters), return_inverse=True)[1])
+    # Not by an array of the names: it would have room for the longest of them in each place.
+    numbers = {name: number for number, name in enumerate(sorted(set(found.clusters)))}
+    return numpy.asarray([numbers[name] for name in found.clusters])
 
 
 def _rows(

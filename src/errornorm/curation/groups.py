@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from ..scoring.rank import lists
 from ..scoring.table import Scores
-from ..specs import near
 
 LENGTH = "length"
 LENGTHS = (5, 10, 20, 40, 80, 160)  # words: the last of each group
@@ -54,6 +53,8 @@ def check_field(scores: Scores, field: str) -> None:
             if len(names) < NAMED:
                 names.update(dict.fromkeys(_paths(fields)))
     there = f"there are {', '.join(list(names)[:NAMED])}" if names else "the records have no other fields than the text"
+    from ..specs import near  # it needs torch, and reading a table does not
+
     raise ValueError(f"{scores.folder}: no record has the field {field!r}{near(field, names)}; {there}")
 
 

@@ -141,7 +141,8 @@ class Noise:
         return numpy.where(numpy.isnan(views.surprise), numpy.nan, chances)
 
     def as_dict(self) -> dict[str, Any]:
-        bounds = self.conflicts and dict(zip(("share", "low", "high"), self.conflicts, strict=True))
+        known = [None if math.isnan(value) else value for value in self.conflicts or ()]  # one text has no interval
+        bounds = dict(zip(("share", "low", "high"), known, strict=True)) if known else None
         return {
             "texts": self.texts,
             "share": self.share,

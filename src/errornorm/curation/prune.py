@@ -17,6 +17,7 @@ import numpy
 import pyarrow as pa
 
 from ..data.lines import read_lines
+from ..scoring.memory import scores_of
 from ..scoring.rank import lists
 from ..scoring.table import Scores
 from ..training.disk import room_for
@@ -26,7 +27,6 @@ from .prune_choose import Chosen, Group, Rule, Tokens, choose, choose_sources
 from .prune_edge import Edge
 from .prune_input import Input, states_of
 from .prune_places import Counted, Places
-from .prune_table import scores_of
 from .prune_write import Spans, all_or_none, recount, write_kept, write_removed, write_weighted
 
 WEIGHTS = "token_weights"

@@ -13,7 +13,7 @@ import numpy
 
 from ..data.lines import BOM, MAX_BYTES, DataError, Problem, opened
 from ..data.records import Corpus, Record
-from ..scoring.corpus import file_digest
+from ..scoring.corpus import SIDES, file_digest
 from ..scoring.table import META, Scores
 from ..training import corpora
 from ..training.config import Source
@@ -126,7 +126,7 @@ class Input:
 
 
 def corpus_of(path: Path, pair: Path | None, form: str, given: Input) -> Corpus:
-    columns = given.names if form in ("text", "pairs") else given.columns
+    columns = {"text": given.names, "pairs": SIDES}.get(form, given.columns)
     return Corpus(path, pair, form=form, columns=columns)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy
 import pyarrow as pa
 
 from .._version import __version__
+from ..scoring.memory import scores_of
 from ..scoring.rank import column_of, lists, of_texts
-from ..scoring.table import Scores
+from ..scoring.table import CUTOFF
 from . import advice, noise_rate
 from .groups import LENGTH, Grouping, check_field
 from .noise_rate import Noise
@@ -58,18 +58,16 @@ class Summary:
         }
 
 
-def summarize(
-    scores: Scores | Path | str, *, group_by: str | None = None, by: Sequence[str] = BY, seed: int = 0
-) -> Summary:
+def summarize(scores: Any, *, group_by: str | None = None, by: Sequence[str] = BY, seed: int = 0) -> Summary:
     """Rank the groups of a corpus, estimate its noise, and say what to do.
 
     Args:
-        scores: A table, or its folder.
+        scores: What `score` made: a folder, its `Scores`, a pyarrow table or a pandas data frame.
         group_by: A field of the records (a dotted name reaches into objects), or `length`, the number of words.
         by: Scores of texts; groups are ranked by the first.
         seed: Of the resamples for the noise rate.
     """
-    scores = scores if isinstance(scores, Scores) else Scores.open(scores)
+    scores = scores_of(scores)
     by = list(dict.fromkeys(by)) or list(BY)
     columns = [column_of(name) for name in by]  # refuses unknown names
     if group_by not in (None, LENGTH):
@@ -77,7 +75,7 @@ def summarize(
     noise = noise_rate.estimate(scores, seed=seed)
     grouping = Grouping(group_by)
     sums = Sums(_summed(by))
-    cutoff = float(scores.meta["settings"]["cutoff"])
+    cutoff = float((scores.meta.get("settings") or {}).get("cutoff", CUTOFF))  # a table in memory does not say
     for rows in scores.batches(list(dict.fromkeys([*columns, "error_norm", *grouping.columns, *noise.columns]))):
         sums.add(grouping.keys(rows), _numbers(rows, by, cutoff, noise))
         if len(sums.groups) > MOST_GROUPS:
@@ -90,7 +88,8 @@ def summarize(
         "scores": {name: scores.meta.get(name) for name in ("errornorm", "command", "model", "corpus", "settings")},
     }  # fmt: skip
     groups.sort(key=lambda row: _order(row, by[0]))
-    return Summary(whole, groups, noise, advice.describe(noise), advice.advise(noise), settings)
+    advised = advice.advise(noise).about(scores.meta.get("corpus") or {})
+    return Summary(whole, groups, noise, advice.describe(noise), advised, settings)
 
 
 def _summed(by: Sequence[str]) -> list[str]:

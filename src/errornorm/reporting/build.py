@@ -12,7 +12,7 @@ from ..scoring.table import Scores
 from . import figures as drawing
 from .gather import gather
 from .page import shell
-from .payload import LINES, payload
+from .payload import LINES, dataset_name, payload
 from .rows import Quarantined, Rows, open_rows, read_quarantine
 
 if TYPE_CHECKING:
@@ -85,6 +85,16 @@ def _check(rows: Rows, output: Path) -> None:
         raise ValueError(f"{output} is a folder: give the name of a file, such as {output / 'report.html'}")
     if isinstance(rows, Scores) and output.resolve().parent == rows.folder.resolve() and output.suffix in _OURS:
         raise ValueError(f"{output} is a part of the scores: choose another name for the output")
+    corpus = rows.meta.get("corpus") or {}
+    if any(_same(str(corpus.get(side) or ""), output) for side in ("path", "pair")):
+        raise ValueError(f"{output} is the corpus: choose another name for the output")
+
+
+def _same(name: str, path: Path) -> bool:
+    try:
+        return path.samefile(name)
+    except (OSError, ValueError):  # one is not there, or has no name of a file
+        return False
 
 
 def _quarantined(rows: Rows) -> Quarantined:
@@ -99,5 +109,5 @@ def _quarantined(rows: Rows) -> Quarantined:
 def default_title(meta: Any) -> str:
     """The name of the corpus."""
     corpus = meta.get("corpus") or {}
-    name = corpus.get("path") or corpus.get("dataset")
+    name = corpus.get("path") or dataset_name(corpus)
     return Path(str(name)).name if name else "Scores"

@@ -10,6 +10,7 @@ import numpy
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..curation.groups import LENGTH as BY_LENGTH
 from ..data.lines import DataError
 from ..scoring.rank import aggregate, lists
 from .grid import LOSS, NORM, RED, YELLOW, Counts, count, places
@@ -133,7 +134,7 @@ class Gathered:
 
 def gather(rows: Rows, group_by: str | None) -> Gathered:
     """Walk over all rows once; check that none is missing."""
-    found = Gathered(group_by)
+    found = Gathered(None if group_by == BY_LENGTH else group_by)  # lengths are there anyway
     for some in rows.batches(COLUMNS):
         if len(some):
             found.add(some)
@@ -144,7 +145,7 @@ def gather(rows: Rows, group_by: str | None) -> Gathered:
         raise DataError("meta.json: records are not used + quarantined; score the corpus again")
     known = tally.tokens - tally.undefined
     tally.norm_mean, tally.loss_mean = tally.norm_mean / max(known, 1), tally.loss_mean / max(known, 1)
-    if group_by is not None and tally.rows and group_by not in found.groupings.seen:
+    if found.groupings.named is not None and tally.rows and not found.groupings.found:
         there = ", ".join(sorted(found.groupings.seen)[:12]) or "none"
-        raise ValueError(f"no record has a field {group_by[:80]!r}; there are: {there}")
+        raise ValueError(f"no record has a field {found.groupings.named.name[:80]!r}; there are: {there}")
     return found

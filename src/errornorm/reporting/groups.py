@@ -14,6 +14,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from ..curation.groups import MISSING as NOTHING
+from ..curation.groups import value_at
 from .grid import LOSS, NORM, Counts
 from .sample import Best, Ints
 
@@ -122,14 +124,17 @@ class Groupings:
         self.lengths = Grouping(LENGTH, len(LENGTHS))
         self.lengths.index = {label: k for k, label in enumerate(length_labels())}
         self.seen: set[str] = set()  # names of fields in the rows
+        self.found = False  # the field that the user names
         self.rows = 0
 
     def add(self, fields: Sequence[str], batch: Batch) -> None:
         records = [parsed(text) for text in fields]
         for record in records:
-            if len(self.seen) < MOST_VALUES or (self.named and self.named.name in record):
+            if len(self.seen) < MOST_VALUES:
                 self.seen.update(record)
         if self.named is not None:
+            name = self.named.name
+            self.found = self.found or any(value_at(record, name) is not NOTHING for record in records)
             self.named.add([value_of(record, self.named.name) for record in records], batch)
         self._find_facets(records)
         for name, facet in list(self.facets.items()):
@@ -171,8 +176,8 @@ def parsed(text: str | None) -> dict[str, Any]:
 
 def value_of(record: dict[str, Any], name: str) -> str:
     """As text, whatever it is; bounded, for it is kept."""
-    value = record.get(name)
-    if value is None or value == "":
+    value = value_at(record, name)
+    if value is NOTHING or value is None or value == "":
         return MISSING
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(text) <= LONG_VALUE:

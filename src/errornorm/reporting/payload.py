@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import pyarrow as pa
 
+from ..curation.naming import output_options
 from .gather import REASONS, Gathered
 from .groups import Grouping, parsed
 from .rows import Quarantined, Rows
@@ -58,6 +59,7 @@ def about(rows: Rows, found: Gathered, lost: Quarantined, title: str) -> dict[st
         "facts": facts(meta),
         "command": shown(shlex.join(map(str, meta.get("command") or [])), 2 * VALUE),
         "context": shown(context_name(meta), 40),
+        "kept": shown(output_options(meta.get("corpus") or {}), VALUE),
         "cutoff": float((meta.get("settings") or {}).get("cutoff") or 1.0),
         "counts": {
             "records": meta["records"],
@@ -82,8 +84,15 @@ def about(rows: Rows, found: Gathered, lost: Quarantined, title: str) -> dict[st
 
 def context_name(meta: Mapping[str, Any]) -> str:
     """Of what the model read before the text: a field, or a prompt made of fields."""
-    found = (meta.get("corpus") or {}).get("context_field") or (meta.get("settings") or {}).get("context") or "context"
-    return "prompt" if "{" in str(found) else str(found)
+    found = str((meta.get("settings") or {}).get("context") or "context")
+    field = found.removeprefix("{").removesuffix("}")
+    return "prompt" if "{" in field else field
+
+
+def dataset_name(corpus: Mapping[str, Any]) -> str:
+    """Name, subset and split, as far as they are known."""
+    found = corpus.get("dataset") or ""
+    return " ".join(str(part) for part in found if part) if isinstance(found, list) else str(found)
 
 
 def facts(meta: Mapping[str, Any]) -> list[list[str]]:
@@ -98,10 +107,10 @@ def facts(meta: Mapping[str, Any]) -> list[list[str]]:
         "Parameters": f"{model['parameters']:,}" if isinstance(model.get("parameters"), int) else None,
         "Vocabulary": f"{model['vocab']:,}" if isinstance(model.get("vocab"), int) else None,
         "Model hash": model.get("sha256"),
-        "Corpus": files or corpus.get("dataset"),
+        "Corpus": files or dataset_name(corpus),
         "Format": corpus.get("format"),
         "Text": corpus.get("text_field"),
-        "Context": corpus.get("context_field"),
+        "Context": settings.get("context"),
         "Data hash": corpus.get("sha256"),
         "Settings": ", ".join(f"{name} {json.dumps(value)}" for name, value in settings.items() if value is not None),
         "errornorm": meta.get("errornorm"),

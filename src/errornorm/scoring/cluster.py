@@ -29,7 +29,8 @@ def spread(
 ) -> None:
     """Score chunks in workers (0: one for each processor, or for each GPU if there are any)."""
     ray = _ray()
-    stage = folder / STAGE
+    folder = folder.absolute()  # workers may stand elsewhere
+    stage, model = folder / STAGE, str(Path(judge.folder).absolute())
     try:
         waiting = [
             {"stage": str(_put(stage, chunk)), "part": str(folder / PART.format(chunk.number))} for chunk in todo
@@ -45,7 +46,7 @@ def spread(
         count = min(workers or gpus or cpus, len(waiting))
         done = ray.data.from_items(waiting, override_num_blocks=len(waiting)).map_batches(
             Worker,
-            fn_constructor_args=(asdict(judge), asdict(settings), max(1, cpus // count)),
+            fn_constructor_args=(asdict(judge) | {"folder": model}, asdict(settings), max(1, cpus // count)),
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=count),
             num_gpus=1 if gpus else 0,

@@ -14,6 +14,8 @@ from ..training import corpora
 from ..training.config import Source
 from .parts import Settings
 
+SIDES = ("source", "target")  # of aligned files
+
 
 class Reading:
     """A corpus that can be read again and again.
@@ -25,6 +27,8 @@ class Reading:
     """
 
     def __init__(self, corpus: Any, limit: int | None = None) -> None:
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit={limit}: at least 1 is needed")
         self.limit = limit
         self.rows: Any = None
         if isinstance(corpus, Source):
@@ -49,7 +53,13 @@ class Reading:
         return self.limit or (self.source.limit if self.source else None)
 
     def items(self, settings: Settings) -> Iterator[Record | Problem]:
-        found = self._rows(settings) if self.source is None else corpora.records(self.source, settings.fields)
+        if self.source is None:
+            found = self._rows(settings)
+        elif self.paired:  # the sides have these names, whichever of them is scored
+            sides = corpora.records(self.source, SIDES)
+            found = (checked(item, settings.fields) if isinstance(item, Record) else item for item in sides)
+        else:
+            found = corpora.records(self.source, settings.fields)
         return islice(found, self._limit)
 
     def about(self, settings: Settings) -> dict[str, Any]:

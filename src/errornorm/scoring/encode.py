@@ -58,7 +58,7 @@ class Encoder:
             )
         self.tokenizer, self.length = tokenizer, length
         self.encoder_decoder = bool(model.config.is_encoder_decoder)
-        self.special = set(tokenizer.all_special_ids)
+        self.vocab = int(model.get_input_embeddings().weight.shape[0])
         begin = tokenizer.bos_token_id
         self.start = tokenizer.eos_token_id if begin is None else begin
         pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
@@ -73,6 +73,10 @@ class Encoder:
     def batch(self, rows: Sequence[Encoded]) -> dict[str, Tensor]:
         """Padded on the right: what comes behind does not change what is scored."""
         inputs, mask = padded([row.inputs for row in rows], self.pad)
+        if (largest := int((inputs * mask).max())) >= self.vocab:
+            raise ValueError(
+                f"the tokenizer gives token {largest}, and the model knows {self.vocab}: they do not belong together"
+            )
         targets, _ = padded([row.targets for row in rows], IGNORED)
         begins = torch.tensor([row.first for row in rows]).unsqueeze(1)
         scored = (targets != IGNORED) & (torch.arange(targets.shape[1]) >= begins)
@@ -80,20 +84,21 @@ class Encoder:
 
     def _pairs(self, sources: Sequence[str], targets: Sequence[str]) -> list[Encoded | str]:
         read = encode(self.tokenizer, sources, cut=self.length)
-        written = self.tokenizer(text_target=list(targets), return_offsets_mapping=True, verbose=False)
+        written = self.tokenizer(
+            text_target=list(targets), return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False
+        )
         end = self.tokenizer.eos_token_id
+        columns = (written[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask"))
         out: list[Encoded | str] = []
-        for source, row, offsets, text in zip(
-            read, written["input_ids"], written["offset_mapping"], targets, strict=True
-        ):
+        for source, text, row, offsets, added in zip(read, targets, *columns, strict=True):
             if row[-1:] != [end]:
-                row, offsets = [*row, end], [*offsets, (0, 0)]
-            first = next(i for i, token in enumerate(row) if token not in self.special or i == len(row) - 1)
+                row, offsets, added = [*row, end], [*offsets, (0, 0)], [*added, 1]
+            # Not by the tokens' numbers: the unknown token is a special one too, and stands for characters.
+            first = next(i for i, ours in enumerate(added) if not ours or i == len(row) - 1)
             behind = (len(text), len(text))
-            pairs = zip(row[first:], offsets[first:], strict=True)
-            places = [behind if token in self.special else place for token, place in pairs]
+            places = [behind if ours else place for ours, place in zip(added[first:], offsets[first:], strict=True)]
             if len(row) > self.length:
-                out.append(f"{len(row)} tokens, and the model writes {self.length} at most")
+                out.append(f"more than the model writes ({len(row)} tokens, and {self.length} at most)")
             else:
                 out.append(Encoded(source, row, first, _trimmed(places, text)))
         return out

@@ -77,6 +77,8 @@ class Forward:
         if hidden is None:
             raise RuntimeError(f"{self.view.name} did not call its output head: another fused loss is in the way")
         if not self._checked:
+            if outputs.logits.isnan().any():
+                raise FloatingPointError(f"{self.view.name} gives no number: damaged weights, or too few bits for them")
             self.view.check(hidden[..., :1, :], outputs.logits)
             self._checked = True
         return hidden

@@ -32,6 +32,10 @@ class Judge:
     device: str | None = None
     dtype: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.length is not None and self.length < 2:
+            raise ValueError(f"max_length={self.length}: at least 2 is needed")
+
     @property
     def settings(self) -> dict[str, Any]:
         """What scores depend on, beside the model itself."""
@@ -58,6 +62,8 @@ class Judge:
         length = self.length or longest or saved.max_length
         if room is not None and length > room:
             raise ValueError(f"max_length={length}: the model has {room} positions; give {room} at most")
+        if self.to is not None and not saved.tags:
+            raise ValueError(f"to={self.to!r}: the model has no language tags; leave it out")
         return Scorer(saved.model, saved.tokenizer, settings, length, saved.before(self.to))
 
     def about(self, saved: Saved) -> dict[str, Any]:

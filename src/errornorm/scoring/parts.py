@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from ..evaluation.encode import by_length
 from . import rank, words
 from .encode import Encoded, Encoder, windows
 from .forward import Forward, Judged
-from .table import ALTERNATIVE, SCHEMA, STATISTICS
+from .table import ALTERNATIVE, CUTOFF, SCHEMA, STATISTICS
 
 BYTES = 2**22  # of text, after which a part ends however few its records are
 FOUND = b"errornorm.part"  # what a part's file says about itself
@@ -47,7 +48,7 @@ class Settings:
 
     text_field: str
     context: str
-    cutoff: float = 1.0
+    cutoff: float = CUTOFF
     alternatives: int = 5
     records: int = 1000
     tokens: int = 4096
@@ -56,6 +57,8 @@ class Settings:
         for name in ("records", "tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: at least 1 is needed")
+        if not math.isfinite(self.cutoff):
+            raise ValueError(f"cutoff={self.cutoff}: a finite number is needed")
         if self.alternatives < 0:
             raise ValueError(f"alternatives={self.alternatives}: 0 or more")
 
@@ -83,7 +86,8 @@ def chunks(items: Iterable[Record | Problem], settings: Settings) -> Iterator[Ch
     number = first = size = 0
     for item in items:
         taken.append(item)
-        size += sum(len(item.text(name)) for name in settings.fields) if isinstance(item, Record) else 0
+        if isinstance(item, Record):  # all texts: the table holds those that are not scored too
+            size += sum(len(value) for value in item.fields.values() if isinstance(value, str))
         if len(taken) >= settings.records or size >= BYTES:
             yield Chunk(number, first, taken)
             number, first, taken, size = number + 1, first + len(taken), [], 0
@@ -98,6 +102,11 @@ def items_digest(items: Iterable[Record | Problem]) -> str:
         said: Any = item.fields if isinstance(item, Record) else item.reason
         found.update(json.dumps([item.where.line, said], default=str).encode())
     return found.hexdigest()
+
+
+def joint_digest(hashes: Iterable[str]) -> str:
+    """Of a corpus, from those of its parts."""
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import Counter
@@ -25,12 +24,14 @@ from ..training.stops import at_once
 from . import rank
 from .corpus import Reading
 from .judge import Judge
-from .parts import FOUND, Chunk, Scorer, Settings, chunks, items_digest
-from .table import META, PART, QUARANTINE, STATISTICS, VERSION, Scores, write_part
+from .parts import FOUND, Chunk, Scorer, Settings, chunks, items_digest, joint_digest
+from .table import CUTOFF, META, PART, QUARANTINE, STATISTICS, VERSION, Scores, write_part
 
 BEGUN = "begun.json"  # what the parts of an unfinished table were made from
 GO_ON = "; the same command goes on with it"
+OTHER = "{} has scores with another {}: remove it, or choose another output"
 Tell = Callable[["Progress"], None]
+Met = Callable[[], None]  # see `at_once`
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def score(
     text_field: str | None = None,
     context_field: str | None = None,
     prompt: str | None = None,
-    cutoff: float = 1.0,
+    cutoff: float = CUTOFF,
     alternatives: int = 5,
     max_length: int | None = None,
     to: str | None = None,
@@ -125,7 +126,7 @@ def _score(
     tell: Tell,
 ) -> Scores:
     _refuse_foreign(folder)
-    with at_once(GO_ON):
+    with at_once(GO_ON) as met:
         saved = judge.load()
         settings = choose(not saved.model.config.is_encoder_decoder)
         begun = {
@@ -141,8 +142,10 @@ def _score(
             if _begin(folder, begun):
                 scorer = judge.scorer(saved, settings)
                 work = _local(scorer) if workers is None else _ray(judge, settings, workers)
-                _fill(folder, reading, settings, work, tell)
+                _fill(folder, reading, settings, work, met, tell)
                 _finish(folder, reading, begun | {"command": list(command), "versions": versions()})
+            else:
+                _require_same(folder, reading, settings)
     return Scores.open(folder)
 
 
@@ -188,14 +191,20 @@ def _begin(folder: Path, begun: Mapping[str, Any]) -> bool:
             other = [name for name in wanted if _essence(name, there.get(name)) != _essence(name, wanted[name])]
         except (ValueError, AttributeError) as error:
             raise DataError(f"{path}: damaged ({error}); remove the folder, or choose another") from error
-        if other:
-            raise ValueError(f"{folder} has scores with another {other[0]}: remove it, or choose another output")
+        if other and (path.name == META or any(folder.glob("part-*.parquet"))):
+            raise ValueError(OTHER.format(folder, other[0]))
         if path.name == META:
             return False
-    if not place.is_file():
-        with written(place) as file:
-            file.write(json.dumps(wanted, indent=1) + "\n")
+    with written(place) as file:
+        file.write(json.dumps(wanted, indent=1) + "\n")
     return True
+
+
+def _require_same(folder: Path, reading: Reading, settings: Settings) -> None:
+    """A finished table must be that of this corpus, not only of one that looks alike."""
+    hashes = (items_digest(chunk.items) for chunk in chunks(reading.items(settings), settings))
+    if (reading.digest() or joint_digest(hashes)) != Scores.open(folder).meta["corpus"]["sha256"]:
+        raise ValueError(OTHER.format(folder, "corpus"))
 
 
 def _essence(name: str, value: Any) -> Any:
@@ -204,7 +213,7 @@ def _essence(name: str, value: Any) -> Any:
     return {k: v for k, v in value.items() if k not in ignored} if isinstance(value, Mapping) else value
 
 
-def _fill(folder: Path, reading: Reading, settings: Settings, work: Work, tell: Tell) -> None:
+def _fill(folder: Path, reading: Reading, settings: Settings, work: Work, met: Met, tell: Tell) -> None:
     """Make the parts that are missing."""
     seen = {"records": 0, "tokens": 0, "part": 0}
 
@@ -224,6 +233,7 @@ def _fill(folder: Path, reading: Reading, settings: Settings, work: Work, tell: 
                 raise DataError(f"{reading.name}: shorter than what {path} was made from; choose another output")
 
     def done(tokens: int) -> None:
+        met()
         seen["tokens"] += tokens
         tell(Progress(**seen))
 
@@ -255,9 +265,11 @@ def _finish(folder: Path, reading: Reading, meta: dict[str, Any]) -> None:
     if not reasons:
         (folder / QUARANTINE).unlink()
     if not counts["used"]:
+        for path in (*parts, folder / BEGUN):  # nothing is lost, and a better command may have the folder
+            path.unlink()
         first = next(iter(reasons), "it is empty")
         raise DataError(f"{reading.name}: no record can be used ({first}); check the format and the fields' names")
-    meta["corpus"] |= {"sha256": reading.digest() or _joint(hashes)}
+    meta["corpus"] |= {"sha256": reading.digest() or joint_digest(hashes)}
     meta |= {
         "records": counts["used"] + reasons.total(),
         "used": counts["used"],
@@ -271,10 +283,6 @@ def _finish(folder: Path, reading: Reading, meta: dict[str, Any]) -> None:
         file.write(json.dumps(meta, indent=1, ensure_ascii=False) + "\n")
     (folder / BEGUN).unlink(missing_ok=True)
     sync(folder)
-
-
-def _joint(hashes: Sequence[str]) -> str:
-    return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def overview(scores: Scores) -> list[tuple[str, str, str]]:

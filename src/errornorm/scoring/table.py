@@ -40,6 +40,8 @@ from ..data.lines import DataError
 META, QUARANTINE, PART = "meta.json", "quarantine.jsonl", "part-{:05d}.parquet"
 VERSION = 1  # of the schema
 ROWS = 4096  # that are read at a time
+CUTOFF = 1.1  # of error norms, if no other is given
+COUNTS = ("records", "used", "quarantined", "tokens", "parts")  # in meta.json
 STATISTICS = ("nll", "error_norm", "entropy", "p_target", "margin")
 _INTS, _FLOATS = pa.list_(pa.int32()), pa.list_(pa.float32())
 ALTERNATIVE = pa.struct([("token", pa.int32()), ("rank", pa.int32()), ("texts", pa.list_(pa.string())), ("p", _FLOATS)])
@@ -88,6 +90,8 @@ class Scores:
         try:
             meta = json.loads((folder / META).read_text(encoding="utf-8"))
             version = meta["schema"]
+            if version == VERSION and not all(isinstance(meta[name], int) for name in COUNTS):
+                raise ValueError("a count is no number")
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{folder / META}: damaged ({error}); score the corpus again") from error
         if version != VERSION:
@@ -114,6 +118,8 @@ class Scores:
         for part in self.parts:
             try:
                 with pq.ParquetFile(part) as file:
+                    if missing := [name for name in columns or SCHEMA.names if name not in file.schema_arrow.names]:
+                        raise DataError(f"{part}: no column {missing[0]!r}; score the corpus again")
                     yield from file.iter_batches(ROWS, columns=None if columns is None else list(columns))
             except pa.ArrowException as error:
                 raise DataError(f"{part}: not readable ({error}); score the corpus again") from error

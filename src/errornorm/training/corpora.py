@@ -72,7 +72,7 @@ def _inside(fields: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _file(source: Source, path: Path, names: Sequence[str]) -> Iterable[Record | Problem]:
-    form = Corpus(path, source.pair, form=source.format).format
+    form = Corpus(path, form=source.format).format
     if source.pair is not None and form == "text":
         form = "pairs"
     if source.pair is not None and form != "pairs":

@@ -33,6 +33,7 @@ def build(config: TrainConfig, tokenizer: Any, seed: int) -> Any:
 
 def load(name: str, kind: Kind, **overrides: Any) -> Any:
     """A pretrained model, from a folder or by its name."""
+    from safetensors import SafetensorError
     from transformers import AutoConfig
 
     try:
@@ -47,7 +48,7 @@ def load(name: str, kind: Kind, **overrides: Any) -> Any:
         setattr(about, key, value)
     try:
         return _auto(kind).from_pretrained(name, config=about, dtype="float32")
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: weights of other shapes
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: weights of other shapes
         raise ValueError(f"{name}: the model cannot be loaded: {_short(error)}") from error
 
 

@@ -44,13 +44,19 @@ class Stopped(Exception):  # noqa: N818 (it is no failure)
 
 
 @contextmanager
-def at_once(after: str | None = None) -> Iterator[None]:
+def at_once(after: str | None = None) -> Iterator[Callable[[], None]]:
     """Inside, SIGTERM ends the run where it is, as Ctrl-C does anyway: there is nothing to save.
+
+    Yields what ends it a second time, to be called now and then: a library may have caught the first.
 
     Args:
         after: What to say about it; by default, that it was before the first step.
     """
     got: list[int] = []
+
+    def again() -> None:
+        if got:
+            raise Stopped(got[0], after=after)
 
     def handle(number: int, frame: FrameType | None) -> None:
         got.append(number)
@@ -58,15 +64,14 @@ def at_once(after: str | None = None) -> Iterator[None]:
 
     here = threading.current_thread() is threading.main_thread()
     if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
+        yield again
         return
     signal.signal(signal.SIGTERM, handle)
     try:
-        yield
+        yield again
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if got:  # a library may have caught it
-        raise Stopped(got[0], after=after)
+    again()
 
 
 class Stops:

@@ -53,7 +53,7 @@ function paintNext() {
   const score = state.by === "norm" ? "error_norm" : "nll";
   const steps = [
     ["Give these tokens a weight of 0", `errornorm prune scores --unit token --by ${score} --threshold ${at} -o weighted.jsonl`],
-    ["Drop the sentences with such a token", `errornorm prune scores --by ${score}_max --threshold ${at} -o clean.jsonl`],
+    ["Drop the sentences with such a token", `errornorm prune scores --by ${score}_max --threshold ${at} ${data.kept}`],
   ];
   if (state.by === "norm") steps.push(["Leave such tokens out in training", `errornorm train run.yaml --set objective="ent_threshold(${at})"`]);
   $("next").replaceChildren(...steps.flatMap(([name, code]) => [el("dt", {}, name), el("dd", {}, el("code", {}, code))]));

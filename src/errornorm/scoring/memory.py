@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..scoring.table import Scores
+from .table import Scores
 
 ROWS = 4096  # of a batch
 
