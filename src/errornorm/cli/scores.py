@@ -70,7 +70,7 @@ def score(
     if columns and records.Corpus(corpus, pair).format != "tsv":
         raise typer.BadParameter("--columns is for a TSV; elsewhere use --text-field and --context-field")
     Lock(output).require_free()
-    from ..scoring import run, table
+    from ..scoring import overview, run, table
 
     source: dict[str, Any] = {"path": corpus, "pair": pair, "columns": columns.split(",") if columns else None}
     began = time.monotonic()
@@ -93,7 +93,7 @@ def score(
     if as_json:
         print_json(dict(scores.meta))
         return
-    print_table(("what", "mean", "highest"), run.overview(scores))
+    print_table(("what", "mean", "highest"), overview.overview(scores))
     meta = scores.meta
     counts = f"{meta['records']} records = {meta['used']} used + {meta['quarantined']} quarantined"
     print(f"\n{counts}; {meta['tokens']} tokens, {meta['words']} words")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,11 +20,10 @@ from ..training.disk import room_for, sync
 from ..training.locks import Lock
 from ..training.rundir import versions
 from ..training.stops import at_once
-from . import rank
 from .corpus import Reading
 from .judge import Judge
 from .parts import FOUND, Chunk, Scorer, Settings, chunks, items_digest, joint_digest
-from .table import CUTOFF, META, PART, QUARANTINE, STATISTICS, VERSION, Scores, write_part
+from .table import CUTOFF, META, PART, QUARANTINE, VERSION, Scores, write_part
 
 BEGUN = "begun.json"  # what the parts of an unfinished table were made from
 GO_ON = "; the same command goes on with it"
@@ -134,8 +132,7 @@ def _score(
             "errornorm": __version__,
             "model": judge.about(saved),
             "corpus": reading.about(settings),
-            "settings": asdict(settings)
-            | {"max_length": judge.length, "to": judge.to, "dtype": judge.dtype or "float32"},
+            "settings": asdict(settings) | judge.settings,
         }
         folder.mkdir(parents=True, exist_ok=True)
         with Lock(folder).held(), room_for(folder):
@@ -283,17 +280,3 @@ def _finish(folder: Path, reading: Reading, meta: dict[str, Any]) -> None:
         file.write(json.dumps(meta, indent=1, ensure_ascii=False) + "\n")
     (folder / BEGUN).unlink(missing_ok=True)
     sync(folder)
-
-
-def overview(scores: Scores) -> list[tuple[str, str, str]]:
-    """Rows for a table: over all tokens."""
-    totals, highest, above = dict.fromkeys(STATISTICS, 0.0), dict.fromkeys(STATISTICS, -math.inf), 0
-    for batch in scores.batches(STATISTICS):
-        for name in STATISTICS:
-            values = rank.lists(batch[name])[0]
-            totals[name] += float(values.sum(dtype=float))
-            highest[name] = max(highest[name], float(values.max(initial=-math.inf)))
-        above += int((rank.lists(batch["error_norm"])[0] > scores.meta["settings"]["cutoff"]).sum())
-    num = scores.meta["tokens"]
-    shown = [(name, f"{totals[name] / num:.3f}", f"{highest[name]:.3f}") for name in ("nll", "error_norm", "entropy")]
-    return [*shown, (f"error norm above {scores.meta['settings']['cutoff']:g}", f"{above / num:.1%}", "-")]
