@@ -256,14 +256,40 @@ def goes_on_after(folder, place, moments, whole):
     assert not list(place.glob(".*.part"))
 
 
-def test_killed_and_started_again(folder, tmp_path):
-    whole = content(score(folder / "pairs.jsonl", folder / "marian", tmp_path / "whole", part=7))
+@pytest.fixture(scope="module")
+def whole(folder):
+    """By a process of its own, too: other tests may have changed the number of threads in this one."""
+    process = started(folder, folder / "whole")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return content(folder / "whole")
+
+
+def test_killed_and_started_again(folder, tmp_path, whole):
     goes_on_after(folder, tmp_path / "killed", [2, 5], whole)
 
 
+def test_other_threads_go_on_to_the_same_bytes(folder, tmp_path):
+    before = torch.get_num_threads()
+    made = {}
+    try:
+        for first, then in ((1, 1), (1, 2), (2, 2)):
+            place = tmp_path / f"{first}-{then}"
+            torch.set_num_threads(first)
+            scores = score(folder / "pairs.jsonl", folder / "marian", place, part=7)
+            scores.parts[-1].unlink()
+            (place / "meta.json").rename(place / "begun.json")
+            torch.set_num_threads(then)
+            made[first, then] = content(score(folder / "pairs.jsonl", folder / "marian", place, part=7))
+            assert torch.get_num_threads() == then
+    finally:
+        torch.set_num_threads(before)
+    assert made[1, 2] == made[1, 1]
+    assert made[1, 2][0]["threads"] == 1
+
+
 @pytest.mark.slow
-def test_killed_25_times(folder, tmp_path):
-    whole = content(score(folder / "pairs.jsonl", folder / "marian", tmp_path / "whole", part=7))
+def test_killed_25_times(folder, tmp_path, whole):
     moments = random.Random(0).choices(range(len(whole[1])), k=25)
     for i, moment in enumerate(moments):
         goes_on_after(folder, tmp_path / f"killed-{i}", [moment], whole)

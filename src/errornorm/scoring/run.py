@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import torch
 
 from .._version import __version__
-from ..data.files import written
 from ..data.lines import DataError
 from ..training.disk import room_for, sync
 from ..training.locks import Lock
 from ..training.rundir import versions
 from ..training.stops import at_once
 from .corpus import Reading
+from .folder import BEGUN, about, begin, finish, read_begun, refuse_foreign, require_same
 from .judge import Judge
-from .parts import FOUND, Chunk, Scorer, Settings, chunks, items_digest, joint_digest
-from .table import CUTOFF, META, PART, QUARANTINE, VERSION, Scores, write_part
+from .parts import Chunk, Scorer, Settings, chunks, items_digest
+from .table import CUTOFF, PART, VERSION, Scores, write_part
 
-BEGUN = "begun.json"  # what the parts of an unfinished table were made from
 GO_ON = "; the same command goes on with it"
-OTHER = "{} has scores with another {}: remove it, or choose another output"
 Tell = Callable[["Progress"], None]
 Met = Callable[[], None]  # see `at_once`
 
@@ -123,27 +120,41 @@ def _score(
     command: Sequence[str],
     tell: Tell,
 ) -> Scores:
-    _refuse_foreign(folder)
+    refuse_foreign(folder)
     with at_once(GO_ON) as met:
         saved = judge.load()
         settings = choose(not saved.model.config.is_encoder_decoder)
-        begun = {
+        begun: dict[str, Any] = {
             "schema": VERSION,
             "errornorm": __version__,
             "model": judge.about(saved),
             "corpus": reading.about(settings),
             "settings": asdict(settings) | judge.settings,
+            "threads": torch.get_num_threads(),
         }
         folder.mkdir(parents=True, exist_ok=True)
         with Lock(folder).held(), room_for(folder):
-            if _begin(folder, begun):
+            if begin(folder, begun):
+                begun["threads"] = read_begun(folder / BEGUN)["threads"]
                 scorer = judge.scorer(saved, settings)
                 work = _local(scorer) if workers is None else _ray(judge, settings, workers)
-                _fill(folder, reading, settings, work, met, tell)
-                _finish(folder, reading, begun | {"command": list(command), "versions": versions()})
+                with _on_threads(begun["threads"]):
+                    _fill(folder, reading, settings, work, met, tell)
+                finish(folder, reading, begun | {"command": list(command), "versions": versions()})
             else:
-                _require_same(folder, reading, settings)
+                require_same(folder, reading, settings)
     return Scores.open(folder)
+
+
+@contextmanager
+def _on_threads(number: int) -> Iterator[None]:
+    """As many as the first parts were made on: with others, the last bits of a product may differ."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 Work = Callable[[Iterator[Chunk], Path, Callable[[int], None]], None]
@@ -161,53 +172,6 @@ def _ray(judge: Judge, settings: Settings, workers: int) -> Work:
     from .cluster import spread
 
     return lambda todo, folder, tell: spread(judge, settings, todo, folder, tell, workers)
-
-
-def _refuse_foreign(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file: choose another output")
-    known = {META, BEGUN, QUARANTINE}
-    others = [
-        path.name for path in folder.glob("*") if path.name not in known and not path.name.startswith(("part-", "."))
-    ]
-    if others:
-        raise ValueError(f"{folder} has other files ({sorted(others)[0]}): choose a new or an empty folder")
-
-
-def _begin(folder: Path, begun: Mapping[str, Any]) -> bool:
-    """Whether there is something to do. A folder with scores of something else is refused."""
-    for path in folder.glob(".*.part"):
-        path.unlink(missing_ok=True)
-    place = folder / BEGUN
-    wanted = json.loads(json.dumps(begun))
-    for path in (folder / META, place):
-        if not path.is_file():
-            continue
-        try:
-            there = json.loads(path.read_text(encoding="utf-8"))
-            other = [name for name in wanted if _essence(name, there.get(name)) != _essence(name, wanted[name])]
-        except (ValueError, AttributeError) as error:
-            raise DataError(f"{path}: damaged ({error}); remove the folder, or choose another") from error
-        if other and (path.name == META or any(folder.glob("part-*.parquet"))):
-            raise ValueError(OTHER.format(folder, other[0]))
-        if path.name == META:
-            return False
-    with written(place) as file:
-        file.write(json.dumps(wanted, indent=1) + "\n")
-    return True
-
-
-def _require_same(folder: Path, reading: Reading, settings: Settings) -> None:
-    """A finished table must be that of this corpus, not only of one that looks alike."""
-    hashes = (items_digest(chunk.items) for chunk in chunks(reading.items(settings), settings))
-    if (reading.digest() or joint_digest(hashes)) != Scores.open(folder).meta["corpus"]["sha256"]:
-        raise ValueError(OTHER.format(folder, "corpus"))
-
-
-def _essence(name: str, value: Any) -> Any:
-    """Without places: a folder may be moved, and the bytes of a corpus are compared part by part."""
-    ignored = {"model": ("path",), "corpus": ("path", "pair", "sha256")}.get(name, ())
-    return {k: v for k, v in value.items() if k not in ignored} if isinstance(value, Mapping) else value
 
 
 def _fill(folder: Path, reading: Reading, settings: Settings, work: Work, met: Met, tell: Tell) -> None:
@@ -235,48 +199,4 @@ def _fill(folder: Path, reading: Reading, settings: Settings, work: Work, met: M
         tell(Progress(**seen))
 
     work(todo(), folder, done)
-    sync(folder)
-
-
-def about(path: Path) -> dict[str, Any]:
-    """What a part says about itself."""
-    try:
-        found: dict[str, Any] = json.loads(pq.read_schema(path).metadata[FOUND])
-    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: damaged ({error}); remove this file and run again") from error
-    return found
-
-
-def _finish(folder: Path, reading: Reading, meta: dict[str, Any]) -> None:
-    parts = sorted(folder.glob("part-*.parquet"))
-    counts, reasons = Counter[str](), Counter[str]()
-    hashes = []
-    with written(folder / QUARANTINE) as file:
-        for part in parts:
-            found = about(part)
-            hashes.append(found["sha256"])
-            counts.update(used=pq.read_metadata(part).num_rows, tokens=found["tokens"], words=found["words"])
-            for problem in found["problems"]:
-                reasons[problem["reason"].partition(" (")[0]] += 1
-                file.write(json.dumps(problem, ensure_ascii=False) + "\n")
-    if not reasons:
-        (folder / QUARANTINE).unlink()
-    if not counts["used"]:
-        for path in (*parts, folder / BEGUN):  # nothing is lost, and a better command may have the folder
-            path.unlink()
-        first = next(iter(reasons), "it is empty")
-        raise DataError(f"{reading.name}: no record can be used ({first}); check the format and the fields' names")
-    meta["corpus"] |= {"sha256": reading.digest() or joint_digest(hashes)}
-    meta |= {
-        "records": counts["used"] + reasons.total(),
-        "used": counts["used"],
-        "quarantined": reasons.total(),
-        "reasons": dict(reasons),
-        "tokens": counts["tokens"],
-        "words": counts["words"],
-        "parts": len(parts),
-    }
-    with written(folder / META) as file:
-        file.write(json.dumps(meta, indent=1, ensure_ascii=False) + "\n")
-    (folder / BEGUN).unlink(missing_ok=True)
     sync(folder)
