@@ -289,6 +289,7 @@ def test_other_threads_go_on_to_the_same_bytes(folder, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_killed_25_times(folder, tmp_path, whole):
     moments = random.Random(0).choices(range(len(whole[1])), k=25)
     for i, moment in enumerate(moments):
