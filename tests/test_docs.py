@@ -25,10 +25,8 @@ def blocks(path, language="python"):
     return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-GENERATED = [
-    ROOT / name
-    for name in ("README.md", *(f"docs/{p}.md" for p in ("methods", "config", "trainers", "distributed", "score")))
-]
+WITH_SECTIONS = ("methods", "config", "trainers", "distributed", "score", "detect")
+GENERATED = [ROOT / name for name in ("README.md", *(f"docs/{page}.md" for page in WITH_SECTIONS))]
 
 
 @pytest.mark.parametrize("path", GENERATED, ids=name)

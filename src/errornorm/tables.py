@@ -109,7 +109,8 @@ def detection_section(report: Sequence[Mapping[str, Any]]) -> str:
             first = [next(row for row in rows if row["level"] == level) for level in levels]
             counts = ", ".join(f"{row['units']:,} {row['level']}s ({row['base_rate']:.0%} noisy)" for row in first)
             cut = f", documents cut to {found['longest']} words" if found.get("longest") else ""
-            about = f"**{found['corpus']}**, {measure}, scored by {found['model']}{cut}: {counts}."
+            some = f" (one of {found['every']} records)" if found["every"] > 1 else ""
+            about = f"**{found['corpus']}**{some}, {measure}, scored by {found['model']}{cut}: {counts}."
             parts.append(f"{about}\n\n{_auroc_table(rows)}")
     return "\n\n".join(parts)
 

@@ -129,12 +129,13 @@ def titled(axes: Any, text: str, below: str) -> None:
     )
 
 
-def save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path, dpi: int = 110) -> None:
+    """As PNG, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            figure.savefig(file, format="png", dpi=110, metadata={"Software": None})
+            figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

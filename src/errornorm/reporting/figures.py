@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy
 
-from ..evaluation.picture import FAINT, GREY, INK, STYLE
+from ..evaluation.picture import FAINT, GREY, INK, STYLE, save
 from .gather import Tally
 from .grid import LOSS, NORM, RED, YELLOW, above
 
@@ -72,7 +71,7 @@ def _draw(path: Path, counts: Any, edges: Any, merge: int, name: str, below: str
         axes.set_title(f"{name}\n", loc="left", weight="bold", fontsize=10.5, color=INK)
         axes.annotate(below, (0, 1), xycoords="axes fraction", xytext=(0, 10), textcoords="offset points",
                       color=FAINT, va="bottom")  # fmt: skip
-        _save(figure, path)
+        save(figure, path, dpi=130)
 
 
 def _bars(counts: Any, merge: int) -> Any:
@@ -98,13 +97,3 @@ def _heights(merged: Any) -> tuple[Any, list[float], list[str]]:
     powers = range(math.floor(math.log10(most)) + 1)
     labels = [f"{10**k:,}" for k in powers]
     return merged / numpy.maximum(sums, 1) * tall, [math.log10(10**k + 1) for k in powers], labels
-
-
-def _save(figure: Any, path: Path) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            figure.savefig(file, format="png", dpi=130, metadata={"Software": None})
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
