@@ -1,6 +1,6 @@
 """The command line. A verb parses, calls one library function, prints; torch is imported by the verbs that need it."""
 
-from . import corpora, detects, parts, prunes, reports, runs, scores, summaries
+from . import corpora, detects, parts, prunes, reports, reproduces, runs, scores, summaries
 from .app import EXITS, app, explain, main
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "parts",
     "prunes",
     "reports",
+    "reproduces",
     "runs",
     "scores",
     "summaries",

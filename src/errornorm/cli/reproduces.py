@@ -1,0 +1,100 @@
+"""The verb reproduce: the paper's tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .app import app
+from .printing import AsJson, example, print_json, print_markdown, print_table, progress, say
+
+
+@app.command(
+    epilog=example(
+        "errornorm reproduce",
+        "errornorm reproduce table-untranslated --scale small --data corpora --seeds 3 --jobs 2",
+        "errornorm reproduce table-lm --scale paper --dry-run",
+        "errornorm reproduce table-lm --method-file my.py --method MLE --method mine",
+        "errornorm reproduce --page docs",
+    )
+)
+def reproduce(
+    items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Tables and figures; without, list them.")] = [],  # noqa: B006
+    scale: Annotated[str, typer.Option(metavar="NAME", help="tiny (seconds), small (minutes) or paper (GPUs).")] = "tiny",
+    data: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Local corpora, for small.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=10, help="How many, from 0.")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, help="Cells at a time, each with one thread.")] = 1,
+    method: Annotated[list[str], typer.Option(metavar="NAME", help="Only these rows; may be repeated.")] = [],  # noqa: B006
+    method_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Python file with METHODS: more rows.")] = None,
+    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Rows and figures.")] = Path("docs/results/reproduce"),
+    work: Annotated[Path, typer.Option(metavar="FOLDER", help="Runs; may be removed later.")] = Path("errornorm-reproduce"),
+    slurm: Annotated[str | None, typer.Option(metavar="PARTITION", help="Submit cells as jobs, by submitit.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
+    page: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write results.md and .html from the rows.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the paper's tables and figures, and print its numbers beside ours.
+
+    Rows that are there are not run again; what was stopped goes on. Cells that fail are named at the end.
+    """
+    from errornorm_reproduce import dry, run
+    from errornorm_reproduce.items import ITEMS
+
+    if not items and page is None:
+        print_table(("item", "in the paper", "what"), [(i.name, i.where, i.title) for i in ITEMS.values()])
+        return
+    asked = run.Asked(scale, data, seeds, jobs, results, work, tuple(method), method_file, slurm)
+    for name in list(ITEMS) if items == ["all"] else items:
+        item = run.item_of(name)
+        if dry_run:
+            plan = asked.plan()
+            found = dry.estimate(item, plan, run.choices(item, plan))
+            print_json({"item": name, "runs": found, "command": dry.command(item, scale, seeds)}) if as_json else (
+                _print_dry(found, dry.command(item, scale, seeds))
+            )
+            continue
+        with progress(every=0) as tell:
+            done = run.reproduce(name, asked, tell)
+        _print_done(name, done, as_json)
+        if done.outcome.failed:
+            raise typer.Exit(1)
+    if page is not None:
+        from errornorm_reproduce import page as pages
+
+        for path in pages.write(page, results):
+            print(path)
+
+
+def _print_dry(found: list[dict[str, object]], command: str) -> None:
+    from errornorm_reproduce import dry
+
+    if found:
+        print_table(*dry.table(found))
+    say(dry.ASSUMED)
+    print(f"\n{command}")
+
+
+def _print_done(name: str, done: object, as_json: bool) -> None:
+    from errornorm_reproduce.run import Reproduced
+
+    assert isinstance(done, Reproduced)
+    outcome = done.outcome
+    if as_json:
+        print_json({
+            "item": name,
+            "text": done.text,
+            "figure": str(done.figure) if done.figure else None,
+            "done": [cell.hash for cell in outcome.done],
+            "before": [cell.hash for cell in outcome.before],
+            "elsewhere": [cell.hash for cell in outcome.elsewhere],
+            "failed": [{"cell": cell.name, "why": why} for cell, why in outcome.failed],
+            "jobs": list(done.jobs),
+        })  # fmt: skip
+    else:
+        print_markdown(done.text, raw=False)
+    for cell, why in outcome.failed:
+        say(f"failed: {cell.name}: {why}")
+    for cell in outcome.elsewhere:
+        say(f"another process has {cell.name}: start again when it is done")

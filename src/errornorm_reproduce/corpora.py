@@ -1,0 +1,246 @@
+"""The files that cells learn from: made once, from the embedded grammar, from local files, or by `datasets`."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from errornorm.data import grammar
+from errornorm.data.files import written
+from errornorm.data.lines import DataError
+from errornorm.data.noise import corrupt
+
+from .cells import Cell, canonical
+
+Example = dict[str, Any]
+Splits = dict[str, Iterable[Example]]
+SEED = 0  # of noise and of what is drawn: all seeds of a method learn from the same text
+DONE = "done.json"
+DIRECTION = "languages"  # of an example of several directions
+NATURAL = "europarl-en-fr-natural-noise/enfr_2011_natural_untranslated.jsonl.gz"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A recipe's entries, and where local data are."""
+
+    entries: Mapping[str, Any]
+    data: Path | None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.entries[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.entries.get(name, default)
+
+    def file(self, name: str) -> Path:
+        if self.data is None:
+            raise ValueError("this scale needs local data: give their folder with --data")
+        if not (path := self.data / name).is_file():
+            raise DataError(f"{path}: no such file; --data must be the folder that has it")
+        return path
+
+
+def sources(cell: Cell, work: Path, data: Path | None) -> dict[str, list[dict[str, Any]]]:
+    """Corpora as in a training configuration, by split."""
+    recipe = cell.told["recipe"]
+    key = hashlib.sha256(canonical([recipe, cell.facts["noise"]]).encode()).hexdigest()[:16]
+    folder = work / "data" / key
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):
+        if not (folder / DONE).is_file():
+            _make(RECIPES[recipe["of"]](Asked(recipe, data)), cell.facts["noise"], folder)
+        found: dict[str, list[dict[str, Any]]] = json.loads((folder / DONE).read_text(encoding="utf-8"))
+    causal = cell.told["task"] == "language-modeling"
+    for parts in found.values():
+        for part in parts:
+            part["path"] = str(folder / part["path"])
+            part |= {"text_field": "target"} if causal else {}
+    return found
+
+
+def _make(splits: Splits, noise: Mapping[str, float], folder: Path) -> None:
+    """Write each split, and each direction of it, as a file."""
+    made: dict[str, list[dict[str, Any]]] = {}
+    for split, examples in splits.items():
+        parts: dict[str | None, list[Example]] = {}
+        for example in examples:
+            parts.setdefault(example.pop(DIRECTION, None), []).append(example)
+        for direction, part in parts.items():
+            name = f"{split}{f'-{direction}' if direction else ''}.jsonl"
+            noisy: Iterable[Example] = corrupt(part, noise, seed=SEED) if noise and split == "train" else part
+            with written(folder / name) as file:
+                file.writelines(json.dumps(example, ensure_ascii=False) + "\n" for example in noisy)
+            made.setdefault(split, []).append({"path": name} | ({DIRECTION: direction} if direction else {}))
+    with written(folder / DONE) as file:
+        json.dump(made, file)
+
+
+def _cut(examples: Iterator[Example], asked: Asked) -> Splits:
+    """First the development and test sets, then what is learnt from."""
+    valid, test = (list(islice(examples, asked[name])) for name in ("valid", "test"))
+    return {"valid": valid, "test": test, "train": islice(examples, asked.get("train"))}
+
+
+def _pairs(asked: Asked) -> Iterator[Example]:
+    num = sum(asked[name] for name in ("train", "valid", "test"))
+    for caption, french in grammar.corpus(num, SEED):
+        yield {"source": caption.english, "target": french}
+
+
+def captions(asked: Asked) -> Splits:
+    return _cut(_pairs(asked), asked)
+
+
+def caption_text(asked: Asked) -> Splits:
+    return _cut(({"target": pair["target"]} for pair in _pairs(asked)), asked)
+
+
+def caption_summaries(asked: Asked) -> Splits:
+    """Two captions make a document; the first one's French is its summary."""
+    pairs = list(_pairs(asked))
+    others = random.Random(SEED).sample(pairs, len(pairs))
+    both = zip(pairs, others, strict=True)
+    return _cut(({"source": f"{a['source']} . {b['source']}", "target": a["target"]} for a, b in both), asked)
+
+
+def caption_directions(asked: Asked) -> Splits:
+    """English to French and back, each as large as asked."""
+    out: dict[str, list[Example]] = {}
+    for direction, size in zip(("fr-en", "en-fr"), asked["sizes"], strict=True):
+        for split, part in captions(Asked(dict(asked.entries) | {"train": size}, None)).items():
+            turned = direction == "fr-en"
+            out.setdefault(split, []).extend(
+                {"source": pair["target" if turned else "source"], "target": pair["source" if turned else "target"],
+                 DIRECTION: direction} for pair in part
+            )  # fmt: skip
+    return dict(out)
+
+
+def natural_captions(asked: Asked) -> Splits:
+    """As if a part had not been translated: the labels are those of the real corpus."""
+    splits = captions(asked)
+    noisy = corrupt(splits["train"], {"untranslated": 0.4}, mode="replace", seed=SEED)
+    truth = ({"source": x["source"], "target": x["target"], "label": int(x["noise"] != "clean")} for x in noisy)
+    return splits | {"train": list(truth)}
+
+
+def multi30k(asked: Asked) -> Splits:
+    several = len(asked["languages"]) > 1
+    sizes = asked.get("sizes", [None] * len(asked["languages"]))
+
+    def read(split: str) -> Iterator[Example]:
+        for language, size in zip(asked["languages"], sizes, strict=True):
+            sides = (_lines(asked.file(f"multi30k/{split}.{name}.gz")) for name in ("en", language))
+            more = {DIRECTION: f"en-{language}"} if several else {}
+            pairs = ({"source": a, "target": b, **more} for a, b in zip(*sides, strict=True))
+            yield from islice(pairs, size if split == "train" else None)
+
+    return {"train": read("train"), "valid": read("val"), "test": read("test_2016_flickr")}
+
+
+def wikitext2(asked: Asked) -> Splits:
+    return {
+        split: ({"target": line.strip()} for line in _lines(asked.file(f"wikitext-2/{split}.txt.gz")) if line.strip())
+        for split in ("train", "valid", "test")
+    }
+
+
+def debian(asked: Asked) -> Splits:
+    lines = list(_lines(asked.file("debian-long-to-short/data.jsonl.gz")))
+    random.Random(SEED).shuffle(lines)
+    rows = map(json.loads, lines)
+    return _cut(({"source": row["document"], "target": row["summary"]} for row in rows), asked)
+
+
+def europarl_natural(asked: Asked) -> Splits:
+    """Learn from text as it was published; measure on translated text."""
+    rows = map(json.loads, _lines(asked.file(NATURAL)))
+
+    def clean(split: str) -> Iterator[Example]:
+        sides = (_lines(asked.file(f"europarl-en-fr/{split}.{name}.gz")) for name in ("en", "fr"))
+        return ({"source": a, "target": b} for a, b in zip(*sides, strict=True))
+
+    train = ({"source": row["src"], "target": row["tgt"], "label": row["noise"]} for row in rows)
+    return {"train": train, "valid": clean("dev"), "test": clean("test")}
+
+
+def opus100(asked: Asked) -> Splits:
+    def read(split: str) -> Iterator[Example]:
+        sizes = asked.get("sizes", [1_000_000] * len(asked["languages"]))
+        for language, size in zip(asked["languages"], sizes, strict=True):
+            pair = "-".join(sorted(("en", language)))
+            more = {DIRECTION: f"en-{language}"} if len(asked["languages"]) > 1 else {}
+            for row in islice(_loaded("Helsinki-NLP/opus-100", pair, split), size if split == "train" else None):
+                yield {"source": row["translation"]["en"], "target": row["translation"][language], **more}
+
+    return {"train": read("train"), "valid": read("validation"), "test": read("test")}
+
+
+def wikitext103(asked: Asked) -> Splits:
+    return {
+        ours: ({"target": row["text"].strip()} for row in _loaded("Salesforce/wikitext", "wikitext-103-raw-v1", theirs)
+               if row["text"].strip())
+        for ours, theirs in (("train", "train"), ("valid", "validation"), ("test", "test"))
+    }  # fmt: skip
+
+
+def cnn_dailymail(asked: Asked) -> Splits:
+    return {
+        ours: ({"source": row["article"], "target": row["highlights"]}
+               for row in _loaded("abisee/cnn_dailymail", "3.0.0", theirs))
+        for ours, theirs in (("train", "train"), ("valid", "validation"), ("test", "test"))
+    }  # fmt: skip
+
+
+def paracrawl(asked: Asked) -> Splits:
+    (language,) = asked["languages"]
+
+    def read(name: str, subset: str, split: str) -> Iterator[Example]:
+        for row in _loaded(name, subset, split):
+            pair = row["translation"]
+            yield {"source": pair["en"], "target": pair[language]}
+
+    return {
+        "train": read("para_crawl", f"en{language}", "train"),
+        "valid": read("wmt/wmt19", f"{language}-en", "validation"),
+        "test": read("haoranxu/WMT22-Test", f"en-{language}", "test"),
+    }
+
+
+RECIPES: dict[str, Callable[[Asked], Splits]] = {
+    "captions": captions,
+    "caption-text": caption_text,
+    "caption-summaries": caption_summaries,
+    "caption-directions": caption_directions,
+    "natural-captions": natural_captions,
+    "multi30k": multi30k,
+    "wikitext-2": wikitext2,
+    "debian-long-to-short": debian,
+    "europarl-en-fr-natural-noise": europarl_natural,
+    "opus-100": opus100,
+    "wikitext-103": wikitext103,
+    "cnn-dailymail": cnn_dailymail,
+    "paracrawl": paracrawl,
+}
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield line.rstrip("\r\n")
+
+
+def _loaded(name: str, subset: str, split: str) -> Iterator[dict[str, Any]]:
+    from datasets import load_dataset
+
+    yield from load_dataset(name, subset, split=split)

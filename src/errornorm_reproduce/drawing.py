@@ -1,0 +1,63 @@
+"""The figures, by matplotlib, in SVG that does not change from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+STYLE = {"svg.hashsalt": "errornorm", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+
+
+def _figure(columns: int, rows: int = 1) -> tuple[Any, Any]:
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install errornorm[plot]") from error
+    matplotlib.rcParams.update(STYLE)
+    figure = Figure(figsize=(4.2 * columns, 2.8 * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def lines(series: Lines, path: Path, x: str, y: str) -> None:
+    """One line for each name."""
+    figure, ((axes,),) = _figure(1)
+    for name, (xs, ys) in series.items():
+        axes.plot(xs, ys, marker="o", markersize=3, linewidth=1.2, label=name)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.legend(frameon=False, fontsize=7)
+    _save(figure, path)
+
+
+def bars(distributions: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Predictions side by side."""
+    figure, (row,) = _figure(len(distributions))
+    for axes, part in zip(row, distributions, strict=True):
+        colours = ["#c0392b"] + ["#7f8c8d"] * (len(part["words"]) - 1)
+        axes.bar(part["words"], part["probabilities"], color=colours)
+        axes.tick_params(axis="x", rotation=60)
+        axes.set_ylim(0, 1)
+        axes.set_title(f"{part['name']}\nloss {part['nll']:.2f}, error norm {part['error_norm']:.2f}", fontsize=9)
+    _save(figure, path)
+
+
+def histograms(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Clean and noisy units by loss and by error norm, one row for each noise."""
+    figure, rows = _figure(2, len(found))
+    for row, (name, scores) in zip(rows, found.items(), strict=True):
+        for axes, (score, part) in zip(row, scores.items(), strict=True):
+            for side, colour in (("clean", "#2980b9"), ("noisy", "#c0392b")):
+                total = max(1, sum(part[side]))
+                heights = [count / total for count in part[side]]
+                axes.stairs(heights, part["bounds"], fill=True, alpha=0.5, color=colour, label=side)
+            axes.set_title(f"{name}: {score.replace('_', ' ')}", fontsize=9)
+    rows[0][0].legend(frameon=False, fontsize=7)
+    _save(figure, path)

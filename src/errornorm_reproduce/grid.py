@@ -1,0 +1,180 @@
+"""Run cells: those that are missing, several at a time, each in a process with one thread; what fails is kept."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+
+from . import methods, work
+from .cells import Cell
+from .store import Store
+
+POLL = 0.2  # seconds
+ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How cells are run.
+
+    Args:
+        store: Where rows go.
+        place: Where runs lie.
+        method_file: A user's methods, which every process must know.
+        jobs: Processes. With 1 the cells run in this one.
+        tell: Called with a line for each cell that ends.
+    """
+
+    store: Store
+    place: work.Place
+    method_file: Path | None = None
+    jobs: int = 1
+    tell: Callable[[str], None] = lambda text: None
+
+
+@dataclass
+class Outcome:
+    """What became of cells."""
+
+    done: list[Cell] = field(default_factory=list)
+    before: list[Cell] = field(default_factory=list)  # had rows already
+    failed: list[tuple[Cell, str]] = field(default_factory=list)
+    elsewhere: list[Cell] = field(default_factory=list)  # another process has them at this moment
+
+
+def run(cells: Sequence[Cell], grid: Grid) -> Outcome:
+    """Do what is missing. A cell that failed before is tried again."""
+    outcome = Outcome()
+    todo: dict[str, Cell] = {}
+    for cell in cells:
+        if grid.store.find(cell) is not None:
+            outcome.before.append(cell)
+        else:
+            todo.setdefault(cell.hash, cell)
+    launched = int(os.environ.get("WORLD_SIZE", 1)) > 1
+    ends = _here(todo, grid) if grid.jobs == 1 or launched else _processes(list(todo.values()), grid)
+    for number, cell in enumerate(ends, 1):
+        _note(cell, grid, outcome)
+        grid.tell(f"{number} of {len(todo)}: {cell.name}: {_became(cell, outcome)}")
+    return outcome
+
+
+def _note(cell: Cell, grid: Grid, outcome: Outcome) -> None:
+    if grid.store.find(cell) is not None:
+        outcome.done.append(cell)
+    elif failure := grid.store.failed(cell):
+        outcome.failed.append((cell, f"{failure['error']}: {failure['text']}"))
+    else:
+        outcome.elsewhere.append(cell)
+
+
+def _became(cell: Cell, outcome: Outcome) -> str:
+    failed = next((text for other, text in outcome.failed if other is cell), None)
+    return "done" if cell in outcome.done else failed or "another process has it"
+
+
+def _here(todo: dict[str, Cell], grid: Grid) -> Iterator[Cell]:
+    for cell in todo.values():
+        with one_thread():
+            one(cell, grid.store, grid.place)
+        yield cell
+
+
+def one(cell: Cell, store: Store, place: work.Place, method_file: Path | None = None) -> None:
+    """Run a cell and write its row, or why there is none; nothing at all if another process is at it."""
+    import torch
+
+    lock = place.lock(cell)
+    main = int(os.environ.get("RANK", 0)) == 0
+    try:
+        if main:  # the other ranks of a run follow this one
+            lock.acquire(timeout=0)
+    except Timeout:
+        return
+    try:
+        if method_file is not None:
+            methods.load(method_file)
+        if main:
+            store.failure(cell).unlink(missing_ok=True)
+        again = (place.folder(cell) / "run" / "manifest.json").is_file()
+        began = time.monotonic()
+        found = work.DOES[cell.do](cell, place)
+        if main:
+            # A run that was interrupted before has been at work for longer than this process knows.
+            store.write(cell, found, None if again else time.monotonic() - began, torch.get_num_threads())
+        else:
+            _await(cell, store)
+    except Exception as error:
+        if main:
+            store.write_failure(cell, type(error).__name__, str(error), traceback.format_exc())
+    finally:
+        lock.release()
+
+
+def _await(cell: Cell, store: Store) -> None:
+    """The first rank measures and writes; what comes next may depend on its row."""
+    while store.find(cell) is None and store.failed(cell) is None:
+        time.sleep(POLL)
+
+
+def _processes(todo: list[Cell], grid: Grid) -> Iterator[Cell]:
+    """A process for each cell: one that dies takes no other with it."""
+    context = multiprocessing.get_context("spawn")
+    waiting, running = list(reversed(todo)), dict[Any, Cell]()
+    with _environment():
+        try:
+            while waiting or running:
+                while waiting and len(running) < grid.jobs:
+                    cell = waiting.pop()
+                    process = context.Process(target=_child, args=(cell, grid.store, grid.place, grid.method_file))
+                    process.start()
+                    running[process] = cell
+                time.sleep(POLL)
+                for process in [process for process in running if not process.is_alive()]:
+                    cell = running.pop(process)
+                    if process.exitcode:
+                        text = f"the process ended with {process.exitcode}; is there enough memory?"
+                        grid.store.write_failure(cell, "ProcessDied", text)
+                    yield cell
+        finally:
+            for process in running:
+                process.terminate()
+
+
+def _child(cell: Cell, store: Store, place: work.Place, method_file: Path | None) -> None:
+    with one_thread():
+        one(cell, store, place, method_file)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """So that results do not depend on how many cells run at a time. GPUs have their own."""
+    import torch
+
+    before = torch.get_num_threads()
+    if not torch.cuda.is_available():
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)

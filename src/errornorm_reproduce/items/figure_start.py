@@ -1,0 +1,58 @@
+"""Figure 7: how much the step matters from which a method acts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .. import drawing, methods
+from ..cells import Cell
+from ..plan import Found, Item, Plan
+from ..statistics import entries
+from .table_lm import CHOICE
+
+NAME = "figure-start"
+FAMILIES = (methods.MLE, methods.LOSS_TRUNCATION, methods.TAILR, methods.ENT_FRACTION, methods.ENT_THRESHOLD,
+            methods.TOKEN_LOSS)  # fmt: skip
+
+
+def from_step(objective: str, start: int) -> str:
+    """The objective, from another step on.
+
+    Example:
+        >>> from_step("ent_fraction(0.1, start=300)", 0), from_step("tailr(0.5, floor=0.2)", 100), from_step("mle", 5)
+        ('ent_fraction(0.1, start=0)', 'tailr(0.5, floor=0.2, start=100)', 'mle(start=5)')
+    """
+    if "start=" in objective:
+        return re.sub(r"start=\d+", f"start={start}", objective)
+    return f"{objective[:-1]}, start={start})" if objective.endswith(")") else f"{objective}(start={start})"
+
+
+def cells(plan: Plan) -> list[Cell]:
+    out = []
+    for cell in plan.compared(NAME, "", "lm", CHOICE, FAMILIES):
+        for start in plan.scale.starts:
+            objective = cell.objective if cell.row == methods.MLE.name else from_step(cell.objective, start)
+            out.append(cell.but(column=str(start), objective=objective))
+    return out
+
+
+def draw(found: Found, path: Path) -> None:
+    table = entries(ITEM, found, "perplexity")
+    lines = {
+        name: ([int(column) for column in row], [entry.mean for entry in row.values()]) for name, row in table.items()
+    }
+    drawing.lines(lines, path, "step from which the method acts", "perplexity")
+
+
+ITEM = Item(
+    name=NAME,
+    where="Figure 7",
+    title="The start step",
+    cells=cells,
+    measures={"Perplexity, by the step from which the method acts (lower is better)": "perplexity"},
+    words={"start": "we vary this iteration in {0, 100, 200, 500, 1000} parameter updates"},
+    condition=CHOICE,
+    families=FAMILIES,
+    figure=draw,
+)

@@ -1,0 +1,19 @@
+"""Beyond the paper: text that was never translated, as it was published."""
+
+from __future__ import annotations
+
+from ..plan import Claim, Item
+from .table_untranslated import CHOICE, MEASURES
+
+NAME, COLUMN = "table-natural-noise", "BLEU"
+
+ITEM = Item(
+    name=NAME,
+    where="not in the paper; it asks what Table 1 asks, with noise that nobody put in",
+    title="Naturally untranslated text",
+    cells=lambda plan: plan.compared(NAME, COLUMN, "natural", CHOICE),
+    measures=MEASURES,
+    claims=(Claim("robust to untranslated text (Table 1, here as it occurs)", "ENT-Fraction", "MLE", COLUMN),),
+    words={"data": "proceedings of 2011, whose French edition was not fully translated; tested on translated text"},
+    condition=CHOICE,
+)

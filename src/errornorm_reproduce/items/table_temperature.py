@@ -1,0 +1,50 @@
+"""Table 8: two directions of different size, drawn at three temperatures."""
+
+from __future__ import annotations
+
+from ..cells import Cell
+from ..plan import Claim, Item, Plan
+from ..store import Row
+from .table_untranslated import CHOICE
+
+NAME = "table-temperature"
+TEMPERATURES = (1, 5, 100)
+COLUMNS = tuple(f"T={t}, {size}" for t in TEMPERATURES for size in ("small", "large"))  # En-Gl, En-Fr in the paper
+PAPER = {
+    "MLE": (27.4, 38.1, 27.1, 37.2, 27.9, 37.2),
+    "Loss Truncation": (27.4, 37.9, 27.3, 37.0, 27.6, 37.1),
+    "TaiLr": (27.7, 38.0, 27.5, 37.1, 28.2, 37.5),
+    "ENT-Fraction": (28.0, 38.2, 27.4, 37.2, 28.2, 37.2),
+    "ENT-Threshold": (28.1, 38.2, 27.5, 37.3, 28.5, 37.2),
+}
+
+
+def cells(plan: Plan) -> list[Cell]:
+    return [
+        cell
+        for t in TEMPERATURES
+        for cell in plan.compared(NAME, f"T={t}", "mismatched", CHOICE, changes={"temperature": float(t)})
+    ]
+
+
+def by_size(cell: Cell, row: Row, measure: str) -> dict[str, float]:
+    """The smaller corpus comes first in the recipe."""
+    parts = zip(("small", "large"), row.get("sets", {}).values(), strict=False)
+    return {f"{cell.column}, {size}": float(part[measure]) for size, part in parts if measure in part}
+
+
+ITEM = Item(
+    name=NAME,
+    where="Table 8",
+    title="Directions of different size",
+    cells=cells,
+    measures={"BLEU, beam 5": "bleu"},
+    paper={name: dict(zip(COLUMNS, numbers, strict=True)) for name, numbers in PAPER.items()},
+    claims=tuple(
+        Claim("improves more on the low resource language pair", "ENT-Fraction", "MLE", f"T={t}, small")
+        for t in TEMPERATURES
+    ),
+    words={"data": "En-Gl is low resource with 400k parallel sentences and En-Fr is high resource with 1M"},
+    condition=CHOICE,
+    values=by_size,
+)

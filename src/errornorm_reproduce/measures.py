@@ -1,0 +1,99 @@
+"""The numbers of a finished run, and what each sentence adds to them, so that differences can be tested later."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from errornorm.data.files import Quarantine
+from errornorm.evaluation.judge import batches
+from errornorm.evaluation.likelihood import likelihood
+from errornorm.evaluation.metrics import Statistics, statistics
+from errornorm.evaluation.runs import MEASURES
+from errornorm.training import use
+from errornorm.training.config import TrainConfig
+from errornorm.training.corpora import read
+from errornorm.training.rundir import RunDir, read_rows
+
+from .store import packed, unpacked
+
+GREEDY = "greedy.json"
+TESTED = {"translation": ["bleu"], "summarization": ["rouge1", "rouge2", "rougeLsum"]}
+ROWS = 8  # of text, taken together in the resampling of a language model's perplexity
+
+
+def of_run(run: RunDir, config: TrainConfig) -> dict[str, Any]:
+    """Beam search as in the run, greedy search beside it."""
+    row = json.loads(run.evaluation.read_text(encoding="utf-8"))
+    saved = use.load(run.path)
+    found = {name: row[name] for name in (*MEASURES, "num", "tokens") if name in row}
+    if config.task == "language-modeling":
+        return _facts(run, row, found, {"perplexity": {"": _blocks(saved, config)}})
+    greedy = _greedy(run, saved, config)
+    found |= {f"{name}_greedy": value for name, value in greedy.items()}
+    return _facts(run, row, found, _sentences(run, config)) | ({"sets": row["sets"]} if "sets" in row else {})
+
+
+def _facts(run: RunDir, row: dict[str, Any], found: dict[str, Any], sentences: dict[str, Any]) -> dict[str, Any]:
+    about = json.loads(run.manifest.read_text(encoding="utf-8"))
+    return {
+        "measures": found,
+        "sentences": sentences,
+        "beams": row.get("beams"),
+        "signatures": row["signatures"],
+        "data_hash": row["data_hash"],
+        "parameters": about["parameters"],
+    }
+
+
+def _greedy(run: RunDir, saved: use.Saved, config: TrainConfig) -> dict[str, float]:
+    """The mean over test sets; measured once."""
+    place = run.path.parent / GREEDY
+    names = ["rouge", "copies"] if config.task == "summarization" else ["bleu", "copies"]
+    if not place.is_file():
+        asked = config.evaluation
+        rows = [
+            use.evaluate(saved, part, metrics=names, beams=1, limit=asked.limit, max_new_tokens=asked.max_new_tokens)[0]
+            for part in config.data.test
+        ]
+        keys = [name for name in MEASURES if name in rows[0]]
+        place.write_text(json.dumps({name: sum(row[name] for row in rows) / len(rows) for name in keys}), "utf-8")
+    greedy: dict[str, float] = json.loads(place.read_text(encoding="utf-8"))
+    return greedy
+
+
+def _sentences(run: RunDir, config: TrainConfig) -> dict[str, dict[str, str]]:
+    parts: dict[str, list[dict[str, str]]] = {}
+    for line in read_rows(run.outputs("test")):
+        parts.setdefault(line.get("set", ""), []).append(line)
+    out: dict[str, dict[str, str]] = {}
+    for part, lines in parts.items():
+        outputs, references, sources = ([line[name] for line in lines] for name in ("output", "reference", "source"))
+        for name, found in statistics(TESTED[config.task], outputs, references, sources).items():
+            out.setdefault(name, {})[part] = packed(found.rows)
+    return out
+
+
+def _blocks(saved: use.Saved, config: TrainConfig) -> str:
+    rows: list[Sequence[float]] = []
+    with TemporaryDirectory() as folder:
+        quarantine = Quarantine(Path(folder) / "quarantine.jsonl")
+        texts = list(read(config.data.test[0], "causal", quarantine))[: config.evaluation.limit]
+    for batch in batches(saved.model, saved.tokenizer, texts, saved.max_length):
+        for begin in range(0, len(batch["labels"]), ROWS):
+            found = likelihood(saved.model, [{name: part[begin : begin + ROWS] for name, part in batch.items()}])
+            rows.append((found.total, found.tokens))
+    return packed(rows)
+
+
+def restored(name: str, text: str) -> Statistics:
+    """Rows of sentences with the score that they add up to."""
+    rows = unpacked(text)
+    if name == "perplexity":
+        return Statistics(rows, lambda sums: math.exp(sums[0] / sums[1]))
+    return replace(statistics([name], ["a"], ["a"], ["a"])[name], rows=rows)

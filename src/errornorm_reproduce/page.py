@@ -1,0 +1,74 @@
+"""The results as a page: docs/results.md, and the same as HTML."""
+
+from __future__ import annotations
+
+import html
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from errornorm.data.files import written
+
+from . import run
+from .items import ITEMS
+from .plan import Plan
+from .scales import SCALES
+from .store import Store, present
+
+MOST_SEEDS = 10
+HEAD = """# Results
+
+Made by `errornorm reproduce --page docs` from the rows in docs/results/reproduce; no number here is typed. A star: the
+difference to MLE is more than chance (p < 0.05, two-sided paired bootstrap over test sentences, the same for all seeds;
+it does not speak of other seeds, the standard deviation does). ± is the standard deviation over seeds.
+"""
+STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}"
+    "table{border-collapse:collapse;display:block;overflow-x:auto;font-size:.85rem;font-variant-numeric:tabular-nums}"
+    "td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left;white-space:nowrap}"
+    "img{max-width:100%}code{font-size:.85em}"
+    "@media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}td,th{border-color:#333}img{background:#fff}}"
+)
+
+
+def write(folder: Path, results: Path) -> list[Path]:
+    """Both files, of every scale that has rows but the one for tests."""
+    text = markdown(results, folder)
+    page, site = folder / "results.md", folder / "results.html"
+    with written(page) as file:
+        file.write(text)
+    with written(site) as file:
+        file.write(as_html(text))
+    return [page, site]
+
+
+def markdown(results: Path, folder: Path) -> str:
+    store, parts = Store(results), [HEAD]
+    for scale in SCALES.values():
+        if scale.name == "tiny":
+            continue
+        sections = []
+        for item in ITEMS.values():
+            plan = run.chosen(item, Plan(scale, tuple(range(MOST_SEEDS))), store)
+            if not present(store, item.cells(plan)):
+                continue
+            text, figure = run.shown(item, replace(plan), store)
+            picture = f"\n![{item.title}]({os.path.relpath(figure, folder)})\n" if figure else ""
+            remarks = results / item.name / f"remarks-{scale.name}.md"
+            said = "\n" + remarks.read_text(encoding="utf-8") if remarks.is_file() else ""
+            sections.append(text + picture + said)
+        if sections:
+            parts.append(f"# Scale `{scale.name}`\n\n{scale.about}\n\n" + "\n".join(sections))
+    return "\n".join(parts)
+
+
+def as_html(text: str) -> str:
+    """By markdown-it, which comes with rich."""
+    from markdown_it import MarkdownIt
+
+    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    title = html.escape(text.partition("\n")[0].lstrip("# "))
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>\n<body>\n{body}</body></html>\n'
+    )

@@ -1,0 +1,118 @@
+"""What an item is: the paper's numbers, the cells that answer them, and how the answer is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import methods
+from .cells import Cell
+from .methods import Family
+from .scales import Scale
+from .store import Row
+
+Found = Sequence[tuple[Cell, Row]]
+Numbers = Mapping[str, Mapping[str, float]]  # row -> column -> number
+LOWER = ("perplexity", "nll", "copies")  # is better
+
+
+@dataclass(frozen=True)
+class Condition:
+    """On what a method's setting is chosen."""
+
+    corpus: str
+    noise: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of an item.
+
+    Args:
+        scale: How large.
+        seeds: Which.
+        families: Which methods; those of the item if not given.
+        extra: Methods of a user, which every item gets.
+        chosen: Objectives by (condition, name of the family); the first candidate where none was chosen yet.
+    """
+
+    scale: Scale
+    seeds: tuple[int, ...] = (0,)
+    families: tuple[str, ...] = ()
+    extra: tuple[Family, ...] = ()
+    chosen: Mapping[tuple[Condition, str], str] = field(default_factory=dict)
+
+    def rows(self, families: Sequence[Family]) -> list[Family]:
+        there = [*families, *self.extra]
+        return [family for family in there if not self.families or family.name in self.families]
+
+    def objective(self, family: Family, condition: Condition) -> str:
+        first = family.objectives(self.scale.start(condition.corpus))[0]
+        return self.chosen.get((condition, family.name), first)
+
+    def compared(
+        self, item: str, column: str, corpus: str, condition: Condition, families: Sequence[Family] = methods.ALL,
+        **more: object,
+    ) -> list[Cell]:  # fmt: skip
+        """A cell for each method and seed."""
+        return [
+            self.scale.cell(item, family.name, column, corpus, objective=self.objective(family, condition), seed=seed,
+                            code=family.code, **more)
+            for family in self.rows(families) for seed in self.seeds
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper that rows can confirm or not: in a column, one method is better than another."""
+
+    text: str
+    better: str
+    than: str
+    column: str
+
+
+def by_column(cell: Cell, row: Row, measure: str) -> dict[str, float]:
+    found = row["measures"].get(measure)
+    return {} if found is None else {cell.column: float(found)}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure.
+
+    Args:
+        name: On the command line.
+        where: In the paper.
+        title: What it shows.
+        cells: What must be run.
+        measures: What is shown, by title; the first is the paper's.
+        paper: The paper's numbers.
+        claims: What the paper says about them.
+        words: The paper's words about how it was done, by setting.
+        condition: On what settings are chosen, if any.
+        families: The methods of the table.
+        values: The columns that a row fills, for a measure.
+        figure: Draws a picture.
+        text: More Markdown than the tables.
+    """
+
+    name: str
+    where: str
+    title: str
+    cells: Callable[[Plan], list[Cell]]
+    measures: Mapping[str, str] = field(default_factory=dict)
+    paper: Numbers = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+    condition: Condition | None = None
+    families: tuple[Family, ...] = methods.ALL
+    values: Callable[[Cell, Row, str], dict[str, float]] = by_column
+    figure: Callable[[Found, Path], None] | None = None
+    text: Callable[[Found], str] | None = None
+
+    @property
+    def measure(self) -> str:
+        """The paper's."""
+        return next(iter(self.measures.values()), "")

@@ -1,0 +1,181 @@
+"""Three sizes of everything: seconds, minutes, or as in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .cells import Cell, canonical, merged
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A size.
+
+    Args:
+        name: On the command line.
+        about: For the page.
+        tasks: By corpus: the recipe of its files, and the sections of a training configuration.
+        noise: Shares of noise in the tables about it.
+        needs_data: Whether files must be given.
+        words: By a setting, what the paper says about it, or why it is not as in the paper.
+    """
+
+    name: str
+    about: str
+    tasks: Mapping[str, Settings]
+    noise: tuple[float, ...]
+    fractions: tuple[float, ...]
+    starts: tuple[int, ...]
+    needs_data: bool = False
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def start(self, corpus: str) -> int:
+        """The step from which truncation acts, where the paper does not say."""
+        return int(self.tasks[corpus]["start"])
+
+    def cell(self, item: str, row: str, column: str, corpus: str, **more: Any) -> Cell:
+        changes = more.pop("changes", {})
+        settings = merged({k: v for k, v in self.tasks[corpus].items() if k != "start"}, changes)
+        return Cell(item=item, row=row, column=column, scale=self.name, corpus=corpus, settings=canonical(settings),
+                    **more)  # fmt: skip
+
+
+def _sized(width: int, layers: int) -> Settings:
+    names = ("encoder_layers", "decoder_layers")
+    return {"d_model": width, "init_std": width**-0.5, "encoder_ffn_dim": 4 * width, "decoder_ffn_dim": 4 * width,
+            "dropout": 0.0, **dict.fromkeys(names, layers)}  # fmt: skip
+
+
+def _tiny(recipe: Settings, task: str = "translation") -> Settings:
+    causal = {"n_embd": 32, "n_layer": 1, "n_head": 2}
+    return {
+        "task": task,
+        "recipe": recipe,
+        "start": 12,
+        "max_length": 64,
+        "model": {"preset": "tiny", "overrides": causal if task == "language-modeling" else _sized(32, 1)},
+        "tokenizer": {"vocab": 400},
+        "training": {"steps": 24, "tokens_per_step": 500, "learning_rate": 6e-3, "warmup": 5, "schedule": "linear"},
+        "evaluation": {"limit": 12, "max_new_tokens": 16},
+        "logging": {"every": 2},
+    }
+
+
+TINY = Scale(
+    name="tiny",
+    about="Captions of the grammar inside the package; seconds for a cell. It shows that everything runs, no more.",
+    tasks={
+        "translation": _tiny({"of": "captions", "train": 300, "valid": 20, "test": 20}),
+        "lm": _tiny({"of": "caption-text", "train": 300, "valid": 20, "test": 20}, "language-modeling"),
+        "multilingual": _tiny({"of": "caption-directions", "sizes": [300, 300], "valid": 12, "test": 12}),
+        "mismatched": _tiny({"of": "caption-directions", "sizes": [120, 300], "valid": 12, "test": 12}),
+        "bilingual": _tiny({"of": "captions", "train": 300, "valid": 20, "test": 20}),
+        "summarization": _tiny({"of": "caption-summaries", "train": 300, "valid": 20, "test": 20}, "summarization"),
+        "natural": _tiny({"of": "natural-captions", "train": 300, "valid": 20, "test": 20}),
+    },
+    noise=(0.0, 0.2, 0.5),
+    fractions=(0.2, 0.6),
+    starts=(0, 12),
+)
+
+
+def _small(recipe: Settings, task: str = "translation", **changes: Any) -> Settings:
+    return merged(
+        {
+            "task": task,
+            "recipe": recipe,
+            "start": 300,
+            "max_length": 100,
+            "model": {"preset": "tiny", "overrides": {"dropout": 0.0}},
+            "tokenizer": {"vocab": 4000},
+            "training": {"steps": 600, "tokens_per_step": 1600, "learning_rate": 2e-3, "warmup": 100},
+            "evaluation": {"limit": 300, "max_new_tokens": 80},
+            "logging": {"every": 10},
+        },
+        changes,
+    )
+
+
+SMALL = Scale(
+    name="small",
+    about="A Transformer of 2+2 layers and width 128, 600 steps of 1,600 tokens; minutes for a cell on one thread.",
+    tasks={
+        "translation": _small({"of": "multi30k", "languages": ["fr"]}),
+        "lm": _small({"of": "wikitext-2"}, "language-modeling",
+                     **{"max_length": 128, "model.overrides": {}, "training.tokens_per_step": 2048}),
+        "multilingual": _small({"of": "multi30k", "languages": ["fr", "de", "cs"]}, **{"evaluation.limit": 150}),
+        # 400K of 1M sentences in the paper.
+        "mismatched": _small({"of": "multi30k", "languages": ["cs", "fr"], "sizes": [11_600, 29_000]},
+                             **{"evaluation.limit": 200}),
+        "bilingual": _small({"of": "multi30k", "languages": ["cs"]}),
+        "summarization": _small({"of": "debian-long-to-short", "valid": 1000, "test": 1000}, "summarization",
+                                **{"max_length": 128, "evaluation.max_new_tokens": 32}),
+        "natural": _small({"of": "europarl-en-fr-natural-noise"}, **{"tokenizer.vocab": 8000}),
+    },
+    noise=(0.0, 0.2, 0.5),
+    fractions=(0.2, 0.4, 0.6),
+    starts=(0, 100, 200, 300, 500),
+    needs_data=True,
+)  # fmt: skip
+
+
+def _paper(recipe: Settings, task: str = "translation", **changes: Any) -> Settings:
+    return merged(
+        {
+            "task": task,
+            "recipe": recipe,
+            "start": 500,
+            "max_length": 256,
+            "model": {"preset": "transformer_iwslt_de_en"},
+            "tokenizer": {"vocab": 32_000},
+            "training": {"steps": 100_000, "tokens_per_step": 32_000, "learning_rate": 5e-4, "warmup": 4000,
+                         "precision": "bfloat16"},
+            "evaluation": {"max_new_tokens": 200},
+            "logging": {"every": 100},
+        },
+        changes,
+    )  # fmt: skip
+
+
+_EIGHT = ["es", "fa", "fr", "it", "ko", "ru", "tr", "zh"]
+_SUMMARIES = {
+    "training.steps": 27_000, "training.tokens_per_step": 32_000, "training.learning_rate": 5e-5, "start": 0,
+    "training.warmup": 500, "training.schedule": "linear", "max_length": 512, "evaluation.max_new_tokens": 128,
+}  # fmt: skip
+PAPER = Scale(
+    name="paper",
+    about="The paper's models and data, on GPUs.",
+    tasks={
+        "translation": _paper({"of": "opus-100", "languages": ["fr"]}),
+        "lm": _paper({"of": "wikitext-103"}, "language-modeling",
+                     **{"model": {"preset": "gpt2-large"}, "tokenizer": {"pretrained": "openai-community/gpt2-large"},
+                        "max_length": 1024, "training.steps": 9_000, "training.tokens_per_step": 65_536,
+                        "training.learning_rate": 2e-4, "training.warmup": 500,
+                        "training.gradient_checkpointing": True}),
+        "multilingual": _paper({"of": "opus-100", "languages": _EIGHT}, **{"tokenizer.vocab": 64_000}),
+        "mismatched": _paper({"of": "opus-100", "languages": ["gl", "fr"], "sizes": [400_000, 1_000_000]}),
+        "bilingual": _paper({"of": "paracrawl", "languages": ["cs"]}),
+        "summarization": _paper({"of": "cnn-dailymail"}, "summarization",
+                                **_SUMMARIES | {"model": {"pretrained": "google-t5/t5-small"}, "tokenizer": {}}),
+        "natural": _paper({"of": "opus-100", "languages": ["fr"]}),
+    },
+    noise=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
+    fractions=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    starts=(0, 100, 200, 500, 1000),
+    words={
+        "translation.model": "the standard Transformer architecture, transformer_iwslt_de_en",
+        "lm.model": "We use the Huggingface implementation of GPT2-large",
+        "lm.training.steps": "for 5 epochs from scratch (118M tokens of the GPT-2 tokenizer; the batch is ours)",
+        "lm.start": "horizontal red line at around training iteration 500",
+        "translation.training": "not in the paper: batch, learning rate and steps are those usual for this "
+        "architecture",
+        "summarization.model": "T5-small and BART-base",
+        "evaluation": "BLEU|nrefs:1|case:mixed|eff:no|tok:flores200|smooth:exp",
+        "seeds": "the average results of three runs with different random seeds",
+    },
+)  # fmt: skip
+SCALES = {scale.name: scale for scale in (TINY, SMALL, PAPER)}
