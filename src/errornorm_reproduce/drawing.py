@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-STYLE = {"svg.hashsalt": "errornorm", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+STYLE: Any = {
+    "svg.hashsalt": "errornorm",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 
@@ -16,14 +21,17 @@ def _figure(columns: int, rows: int = 1) -> tuple[Any, Any]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install errornorm[plot]") from error
-    matplotlib.rcParams.update(STYLE)
-    figure = Figure(figsize=(4.2 * columns, 2.8 * rows), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(4.2 * columns, 2.8 * rows), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _save(figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 def lines(series: Lines, path: Path, x: str, y: str) -> None:

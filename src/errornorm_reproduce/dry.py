@@ -72,7 +72,7 @@ def size(told: dict[str, Any]) -> tuple[float, int, int]:
     special = {} if kind == "gpt2" else {"decoder_start_token_id": 0, "pad_token_id": 0}
     config = AutoConfig.for_model(kind, **entries, **special)
     with torch.device("meta"):
-        build = AutoModelForCausalLM if kind == "gpt2" else AutoModelForSeq2SeqLM
+        build: Any = AutoModelForCausalLM if kind == "gpt2" else AutoModelForSeq2SeqLM
         parameters = build.from_config(config).num_parameters()
     layers = config.n_layer if kind == "gpt2" else config.encoder_layers + config.decoder_layers
     return parameters, layers, config.hidden_size

@@ -70,5 +70,6 @@ def as_html(text: str) -> str:
     title = html.escape(text.partition("\n")[0].lstrip("# "))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>\n<body>\n{body}</body></html>\n'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>\n'
+        f"<body>\n{body}</body></html>\n"
     )

@@ -83,7 +83,7 @@ TINY = Scale(
 )
 
 
-def _small(recipe: Settings, task: str = "translation", **changes: Any) -> Settings:
+def _small(recipe: Settings, changes: Settings, task: str = "translation") -> Settings:
     return merged(
         {
             "task": task,
@@ -104,26 +104,33 @@ SMALL = Scale(
     name="small",
     about="A Transformer of 2+2 layers and width 128, 600 steps of 1,600 tokens; minutes for a cell on one thread.",
     tasks={
-        "translation": _small({"of": "multi30k", "languages": ["fr"]}),
-        "lm": _small({"of": "wikitext-2"}, "language-modeling",
-                     **{"max_length": 128, "model.overrides": {}, "training.tokens_per_step": 2048}),
-        "multilingual": _small({"of": "multi30k", "languages": ["fr", "de", "cs"]}, **{"evaluation.limit": 150}),
+        "translation": _small({"of": "multi30k", "languages": ["fr"]}, {}),
+        "lm": _small(
+            {"of": "wikitext-2"},
+            {"max_length": 128, "model.overrides": {}, "training.tokens_per_step": 2048, "evaluation.limit": 1000},
+            "language-modeling",
+        ),
+        "multilingual": _small({"of": "multi30k", "languages": ["fr", "de", "cs"]}, {"evaluation.limit": 150}),
         # 400K of 1M sentences in the paper.
-        "mismatched": _small({"of": "multi30k", "languages": ["cs", "fr"], "sizes": [11_600, 29_000]},
-                             **{"evaluation.limit": 200}),
-        "bilingual": _small({"of": "multi30k", "languages": ["cs"]}),
-        "summarization": _small({"of": "debian-long-to-short", "valid": 1000, "test": 1000}, "summarization",
-                                **{"max_length": 128, "evaluation.max_new_tokens": 32}),
-        "natural": _small({"of": "europarl-en-fr-natural-noise"}, **{"tokenizer.vocab": 8000}),
+        "mismatched": _small(
+            {"of": "multi30k", "languages": ["cs", "fr"], "sizes": [11_600, 29_000]}, {"evaluation.limit": 200}
+        ),
+        "bilingual": _small({"of": "multi30k", "languages": ["cs"]}, {}),
+        "summarization": _small(
+            {"of": "debian-long-to-short", "valid": 1000, "test": 1000},
+            {"max_length": 128, "evaluation.max_new_tokens": 32},
+            "summarization",
+        ),
+        "natural": _small({"of": "europarl-en-fr-natural-noise"}, {"tokenizer.vocab": 8000}),
     },
     noise=(0.0, 0.2, 0.5),
     fractions=(0.2, 0.4, 0.6),
     starts=(0, 100, 200, 300, 500),
     needs_data=True,
-)  # fmt: skip
+)
 
 
-def _paper(recipe: Settings, task: str = "translation", **changes: Any) -> Settings:
+def _paper(recipe: Settings, changes: Settings, task: str = "translation") -> Settings:
     return merged(
         {
             "task": task,
@@ -142,26 +149,44 @@ def _paper(recipe: Settings, task: str = "translation", **changes: Any) -> Setti
 
 
 _EIGHT = ["es", "fa", "fr", "it", "ko", "ru", "tr", "zh"]
-_SUMMARIES = {
-    "training.steps": 27_000, "training.tokens_per_step": 32_000, "training.learning_rate": 5e-5, "start": 0,
-    "training.warmup": 500, "training.schedule": "linear", "max_length": 512, "evaluation.max_new_tokens": 128,
-}  # fmt: skip
 PAPER = Scale(
     name="paper",
     about="The paper's models and data, on GPUs.",
     tasks={
-        "translation": _paper({"of": "opus-100", "languages": ["fr"]}),
-        "lm": _paper({"of": "wikitext-103"}, "language-modeling",
-                     **{"model": {"preset": "gpt2-large"}, "tokenizer": {"pretrained": "openai-community/gpt2-large"},
-                        "max_length": 1024, "training.steps": 9_000, "training.tokens_per_step": 65_536,
-                        "training.learning_rate": 2e-4, "training.warmup": 500,
-                        "training.gradient_checkpointing": True}),
-        "multilingual": _paper({"of": "opus-100", "languages": _EIGHT}, **{"tokenizer.vocab": 64_000}),
-        "mismatched": _paper({"of": "opus-100", "languages": ["gl", "fr"], "sizes": [400_000, 1_000_000]}),
-        "bilingual": _paper({"of": "paracrawl", "languages": ["cs"]}),
-        "summarization": _paper({"of": "cnn-dailymail"}, "summarization",
-                                **_SUMMARIES | {"model": {"pretrained": "google-t5/t5-small"}, "tokenizer": {}}),
-        "natural": _paper({"of": "opus-100", "languages": ["fr"]}),
+        "translation": _paper({"of": "opus-100", "languages": ["fr"]}, {}),
+        "lm": _paper(
+            {"of": "wikitext-103"},
+            {
+                "model": {"preset": "gpt2-large"},
+                "tokenizer": {"pretrained": "openai-community/gpt2-large"},
+                "max_length": 1024,
+                "training.steps": 9_000,
+                "training.tokens_per_step": 65_536,
+                "training.learning_rate": 2e-4,
+                "training.warmup": 500,
+                "training.gradient_checkpointing": True,
+            },
+            "language-modeling",
+        ),
+        "multilingual": _paper({"of": "opus-100", "languages": _EIGHT}, {"tokenizer.vocab": 64_000}),
+        "mismatched": _paper({"of": "opus-100", "languages": ["gl", "fr"], "sizes": [400_000, 1_000_000]}, {}),
+        "bilingual": _paper({"of": "paracrawl", "languages": ["cs"]}, {}),
+        "summarization": _paper(
+            {"of": "cnn-dailymail"},
+            {
+                "model": {"pretrained": "google-t5/t5-small"},
+                "tokenizer": {},
+                "start": 0,
+                "max_length": 512,
+                "training.steps": 27_000,
+                "training.learning_rate": 5e-5,
+                "training.warmup": 500,
+                "training.schedule": "linear",
+                "evaluation.max_new_tokens": 128,
+            },
+            "summarization",
+        ),
+        "natural": _paper({"of": "opus-100", "languages": ["fr"]}, {}),
     },
     noise=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
     fractions=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
@@ -177,5 +202,5 @@ PAPER = Scale(
         "evaluation": "BLEU|nrefs:1|case:mixed|eff:no|tok:flores200|smooth:exp",
         "seeds": "the average results of three runs with different random seeds",
     },
-)  # fmt: skip
+)
 SCALES = {scale.name: scale for scale in (TINY, SMALL, PAPER)}

@@ -22,17 +22,25 @@ from .printing import AsJson, example, print_json, print_markdown, print_table, 
 )
 def reproduce(
     items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Tables and figures; without, list them.")] = [],  # noqa: B006
-    scale: Annotated[str, typer.Option(metavar="NAME", help="tiny (seconds), small (minutes) or paper (GPUs).")] = "tiny",
+    scale: Annotated[
+        str, typer.Option(metavar="NAME", help="tiny (seconds), small (minutes) or paper (GPUs).")
+    ] = "tiny",
     data: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Local corpora, for small.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=10, help="How many, from 0.")] = 3,
     jobs: Annotated[int, typer.Option(min=1, help="Cells at a time, each with one thread.")] = 1,
     method: Annotated[list[str], typer.Option(metavar="NAME", help="Only these rows; may be repeated.")] = [],  # noqa: B006
-    method_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Python file with METHODS: more rows.")] = None,
+    method_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Python file with METHODS: more rows.")
+    ] = None,
     results: Annotated[Path, typer.Option(metavar="FOLDER", help="Rows and figures.")] = Path("docs/results/reproduce"),
-    work: Annotated[Path, typer.Option(metavar="FOLDER", help="Runs; may be removed later.")] = Path("errornorm-reproduce"),
+    work: Annotated[Path, typer.Option(metavar="FOLDER", help="Runs; may be removed later.")] = Path(
+        "errornorm-reproduce"
+    ),
     slurm: Annotated[str | None, typer.Option(metavar="PARTITION", help="Submit cells as jobs, by submitit.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
-    page: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write results.md and .html from the rows.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write results.md and .html from the rows.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the paper's tables and figures, and print its numbers beside ours.

@@ -27,9 +27,7 @@ def noisy(plan: Plan, name: str, noise: str) -> list[Cell]:
     return [
         cell
         for share in plan.scale.noise
-        for cell in plan.compared(
-            name, f"{share:.0%}", "translation", CHOICE, noise=((noise, share),) if share else ()
-        )
+        for cell in plan.compared(name, f"{share:.0%}", "translation", CHOICE, noise=((noise, share),) if share else ())
     ]
 
 
