@@ -14,6 +14,8 @@ from typing import Any
 
 from filelock import Timeout
 
+from errornorm.training.stops import Stopped
+
 from . import methods, work
 from .cells import Cell
 from .store import Store
@@ -113,6 +115,8 @@ def one(cell: Cell, store: Store, place: work.Place, method_file: Path | None = 
             store.write(cell, found, None if again else time.monotonic() - began, torch.get_num_threads())
         else:
             _await(cell, store)
+    except Stopped:  # by the user, with a checkpoint: it goes on another time
+        raise
     except Exception as error:
         if main:
             store.write_failure(cell, type(error).__name__, str(error), traceback.format_exc())

@@ -27,8 +27,21 @@ def sentences(saved: use.Saved, corpus: Path) -> list[dict[str, Any]]:
 def _seen(saved: use.Saved, row: dict[str, Any]) -> dict[str, Any]:
     tokenizer, model = saved.tokenizer, saved.model.eval()
     inputs = tokenizer(saved.prefix + row["source"], return_tensors="pt")
-    labels = torch.tensor([tokenizer(text_target=row["target"])["input_ids"]])
+    target = tokenizer(text_target=row["target"], return_offsets_mapping=True)
+    labels = torch.tensor([target["input_ids"]])
     logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], labels=labels).logits[0]
     norms = token_stats(logits=logits, targets=labels[0]).error_norm.tolist()
-    texts = [str(tokenizer.decode([token])) for token in labels[0].tolist()]
-    return {"source": row["source"], "noise": row.get("noise"), "tokens": list(zip(texts, norms, strict=True))[:-1]}
+    return {"source": row["source"], "tokens": _pieces(row["target"], target["offset_mapping"], norms)}
+
+
+def _pieces(text: str, offsets: list[tuple[int, int]], norms: list[float]) -> list[tuple[str, float]]:
+    """The text cut at its tokens; several tokens of one letter, as bytes are, are one piece with the largest norm."""
+    out: list[tuple[str, float]] = []
+    end = 0
+    for (_, stop), norm in zip(offsets, norms, strict=True):
+        if stop > end:
+            out.append((text[end:stop], norm))
+            end = stop
+        elif stop and out:
+            out[-1] = (out[-1][0], max(out[-1][1], norm))
+    return out

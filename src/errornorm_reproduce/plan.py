@@ -78,6 +78,10 @@ def by_column(cell: Cell, row: Row, measure: str) -> dict[str, float]:
     return {} if found is None else {cell.column: float(found)}
 
 
+def as_it_is(column: str, row: Row, measure: str) -> tuple[str, str | None]:
+    return measure, None
+
+
 @dataclass(frozen=True)
 class Item:
     """A table or figure.
@@ -94,6 +98,7 @@ class Item:
         condition: On what settings are chosen, if any.
         families: The methods of the table.
         values: The columns that a row fills, for a measure.
+        tested: For a column: the measure whose sentences stand behind it, and of which test set; None: of all.
         figure: Draws a picture.
         text: More Markdown than the tables.
     """
@@ -109,6 +114,7 @@ class Item:
     condition: Condition | None = None
     families: tuple[Family, ...] = methods.ALL
     values: Callable[[Cell, Row, str], dict[str, float]] = by_column
+    tested: Callable[[str, Row, str], tuple[str, str | None]] = as_it_is
     figure: Callable[[Found, Path], None] | None = None
     text: Callable[[Found], str] | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from errornorm.tables import table
 
 from .plan import LOWER, Found, Item
-from .statistics import BASELINE, Entries, Entry, entries
+from .statistics import BASELINE, Entries, Entry, Numbers, entries
 
 FORMATS = {"perplexity": ".2f", "nll": ".4f", "copies": ".0%", "copies_greedy": ".0%"}
 SURE = 0.05
@@ -102,17 +102,22 @@ def _agreement(theirs: float, entry: Entry) -> str:
 
 def claimed(item: Item, found: Found) -> list[str]:
     """Each claim, and whether the rows bear it out."""
-    ours = entries(item, found, item.measure) if found and item.claims else {}
-    form = FORMATS.get(item.measure, ".1f")
+    if not item.claims:
+        return []
+    ours = Numbers(item, found, item.measure)
+    table, form = ours.entries(), FORMATS.get(item.measure, ".1f")
     out = []
     for claim in item.claims:
-        a, b = (ours.get(name, {}).get(claim.column) for name in (claim.better, claim.than))
-        if a is None or b is None:
+        a, b = (table.get(name, {}).get(claim.column) for name in (claim.better, claim.than))
+        difference, p = ours.against(claim.better, claim.than, claim.column)
+        if a is None or b is None or difference is None:
             verdict = "not measured"
         else:
-            gain = (a.mean - b.mean) * (-1 if item.measure in LOWER else 1)
-            chance = claim.than == BASELINE and a.p is not None and a.p >= SURE
+            gain = difference * (-1 if item.measure in LOWER else 1)
+            chance = difference == 0 or (p is not None and p >= SURE)
             held = "within chance" if chance else "held" if gain > 0 else "did not hold"
-            verdict = f"**{held}** ({claim.better} {a.mean:{form}}, {claim.than} {b.mean:{form}}, {claim.column})"
+            seeds = f"{len(a.values)} seed{'s' if len(a.values) > 1 else ''}"
+            numbers = f"{claim.better} {a.mean:{form}}, {claim.than} {b.mean:{form}}"
+            verdict = f"**{held}** ({claim.column}: {numbers}, {seeds}{'' if p is None else f', p = {p:.3f}'})"
         out.append(f"- “{claim.text}”: {verdict}")
     return out

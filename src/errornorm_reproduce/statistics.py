@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from errornorm.evaluation.significance import joined, p_value, resampled, value
@@ -44,50 +44,62 @@ class Entry:
 Entries = dict[str, dict[str, Entry]]  # row -> column
 
 
-def entries(item: Item, found: Found, measure: str) -> Entries:
-    """All numbers of a table, by method and column."""
-    cells: dict[str, dict[str, dict[int, tuple[float, Row, str]]]] = {}
-    for cell, row in found:
-        for column, number in item.values(cell, row, measure).items():
-            place = cells.setdefault(cell.row, {}).setdefault(column, {})
-            place[cell.seed] = (number, row, cell.objective)
-    tested = _Tested()
-    out: Entries = {}
-    for name, columns in cells.items():
-        for column, seeds in columns.items():
-            base = cells.get(BASELINE, {}).get(column, {}) if name != BASELINE else {}
-            both = [seed for seed in seeds if seed in base]
-            difference = statistics.fmean(seeds[s][0] - base[s][0] for s in both) if both else None
-            p = tested.p([(seeds[s][1], base[s][1]) for s in both], measure, column)
-            values = {seed: number for seed, (number, _, _) in sorted(seeds.items())}
-            objective = next(iter(seeds.values()))[2]
-            out.setdefault(name, {})[column] = Entry(values, objective, difference, p)
-    return out
+class Numbers:
+    """The numbers of an item by one measure."""
 
+    def __init__(self, item: Item, found: Found, measure: str) -> None:
+        self.item, self.measure = item, measure
+        self._cells: dict[str, dict[str, dict[int, tuple[float, Row, str]]]] = {}
+        self._scores: dict[tuple[str, str, str | None], tuple[float, Any] | None] = {}
+        for cell, row in found:
+            for column, number in item.values(cell, row, measure).items():
+                place = self._cells.setdefault(cell.row, {}).setdefault(column, {})
+                place[cell.seed] = (number, row, cell.objective)
 
-@dataclass
-class _Tested:
-    """Resampled scores, each made once."""
+    def entries(self) -> Entries:
+        """By method and column."""
+        return {
+            name: {column: self._entry(name, column) for column in columns} for name, columns in self._cells.items()
+        }
 
-    done: dict[tuple[str, str], Any] = field(default_factory=dict)
+    def _entry(self, name: str, column: str) -> Entry:
+        seeds = self._cells[name][column]
+        values = {seed: number for seed, (number, _, _) in sorted(seeds.items())}
+        objective = next(iter(seeds.values()))[2]
+        return Entry(values, objective, *(self.against(name, BASELINE, column) if name != BASELINE else (None, None)))
 
-    def p(self, pairs: list[tuple[Row, Row]], measure: str, column: str) -> float | None:
-        found = [(self._scores(a, measure, column), self._scores(b, measure, column)) for a, b in pairs]
+    def against(self, name: str, base: str, column: str) -> tuple[float | None, float | None]:
+        """The mean difference of two methods over the seeds that both have, and its p-value."""
+        a, b = (self._cells.get(one, {}).get(column, {}) for one in (name, base))
+        both = [seed for seed in a if seed in b]
+        if not both:
+            return None, None
+        difference = statistics.fmean(a[seed][0] - b[seed][0] for seed in both)
+        return difference, self._p([(a[seed][1], b[seed][1]) for seed in both], column)
+
+    def _p(self, pairs: Sequence[tuple[Row, Row]], column: str) -> float | None:
+        found = [(self._resampled(a, column), self._resampled(b, column)) for a, b in pairs]
         both = [(a, b) for a, b in found if a is not None and b is not None]
-        if not both or len(both) < len(pairs):
+        if len(both) < len(pairs):
             return None
         differences = [a[1] - b[1] for a, b in both]
         mean = statistics.fmean(a[0] - b[0] for a, b in both)
         return p_value(mean, sum(differences[1:], differences[0]) / len(both))
 
-    def _scores(self, row: Row, measure: str, column: str) -> tuple[float, Any] | None:
-        parts = row.get("sentences", {}).get(measure)
-        if not parts:
-            return None
-        chosen = {name: text for name, text in parts.items() if name == column} or parts
-        key = (row["hash"], measure + "|" + "|".join(chosen))
-        if key not in self.done:
-            sentences = joined([restored(measure, text) for text in chosen.values()])
-            few = len(sentences.rows) < 2
-            self.done[key] = None if few else (value(sentences), resampled(sentences, SAMPLES, SEED))
-        return self.done[key]  # type: ignore[no-any-return]
+    def _resampled(self, row: Row, column: str) -> tuple[float, Any] | None:
+        """The score of the sentences behind a number, and of resamples of them; each made once."""
+        measure, part = self.item.tested(column, row, self.measure)
+        key = (row["hash"], measure, part)
+        if key not in self._scores:
+            texts = row.get("sentences", {}).get(measure, {})
+            chosen = [text for name, text in texts.items() if part in (None, name)]
+            sentences = joined([restored(measure, text) for text in chosen]) if chosen else None
+            self._scores[key] = None
+            if sentences is not None and len(sentences.rows) > 1:
+                self._scores[key] = (value(sentences), resampled(sentences, SAMPLES, SEED))
+        return self._scores[key]
+
+
+def entries(item: Item, found: Found, measure: str) -> Entries:
+    """All numbers of a table, by method and column."""
+    return Numbers(item, found, measure).entries()

@@ -138,7 +138,7 @@ def highlighted(cell: Cell, place: Place) -> dict[str, Any]:
     """Sentences of the training corpus with the error norm of each token."""
     base, run = based(cell, place)
     (corpus, *_) = corpora.sources(base, place.work, place.data)["train"]
-    return {"sentences_shown": highlights.sentences(use.load(run.path), Path(corpus["path"]))}
+    return {"measures": {}, "sentences_shown": highlights.sentences(use.load(run.path), Path(corpus["path"]))}
 
 
 def illustrated(cell: Cell, place: Place) -> dict[str, Any]:

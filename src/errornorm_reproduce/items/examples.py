@@ -12,7 +12,7 @@ NAME = "examples"
 
 
 def cells(plan: Plan) -> list[Cell]:
-    return [plan.scale.cell(NAME, "MLE", "", "translation", do="highlight", noise=(("substituted", 0.2),))]
+    return [plan.scale.cell(NAME, "MLE", "", "natural", do="highlight")]
 
 
 def text(found: Found) -> str:

@@ -24,6 +24,10 @@ def by_direction(cell: Cell, row: Row, measure: str) -> dict[str, float]:
     return found | {MEAN: float(row["measures"][measure])}
 
 
+def of_direction(column: str, row: Row, measure: str) -> tuple[str, str | None]:
+    return measure, None if column == MEAN else column
+
+
 def cells(plan: Plan, condition: Condition = CHOICE) -> list[Cell]:
     return plan.compared(NAME, "", "multilingual", condition)
 
@@ -43,4 +47,5 @@ ITEM = Item(
     words={"data": "a single model for eight directions en-{es,fa,fr,it,ko,ru,tr,zh}, 1M parallel sentences each"},
     condition=CHOICE,
     values=by_direction,
+    tested=of_direction,
 )

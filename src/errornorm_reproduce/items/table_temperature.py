@@ -33,6 +33,10 @@ def by_size(cell: Cell, row: Row, measure: str) -> dict[str, float]:
     return {f"{cell.column}, {size}": float(part[measure]) for size, part in parts if measure in part}
 
 
+def of_size(column: str, row: Row, measure: str) -> tuple[str, str | None]:
+    return measure, list(row["sets"])[column.endswith("large")]
+
+
 ITEM = Item(
     name=NAME,
     where="Table 8",
@@ -47,4 +51,5 @@ ITEM = Item(
     words={"data": "En-Gl is low resource with 400k parallel sentences and En-Fr is high resource with 1M"},
     condition=CHOICE,
     values=by_size,
+    tested=of_size,
 )
