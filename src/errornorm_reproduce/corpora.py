@@ -8,7 +8,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ Example = dict[str, Any]
 Splits = dict[str, Iterable[Example]]
 SEED = 0  # of noise and of what is drawn: all seeds of a method learn from the same text
 DONE = "done.json"
+ALIKE = 60  # letters that texts of one project have in common at their beginning
 DIRECTION = "languages"  # of an example of several directions
 NATURAL = "europarl-en-fr-natural-noise/enfr_2011_natural_untranslated.jsonl.gz"
 
@@ -156,10 +157,19 @@ def wikitext2(asked: Asked) -> Splits:
 
 
 def debian(asked: Asked) -> Splits:
-    lines = list(_lines(asked.file("debian-long-to-short/data.jsonl.gz")))
-    random.Random(SEED).shuffle(lines)
-    rows = map(json.loads, lines)
-    return _cut(({"source": row["document"], "target": row["summary"]} for row in rows), asked)
+    """Packages of one project have nearly the same description: they go to the same side."""
+    groups: dict[str, list[Example]] = {}
+    for row in map(json.loads, _lines(asked.file("debian-long-to-short/data.jsonl.gz"))):
+        example = {"source": row["document"], "target": row["summary"]}
+        groups.setdefault(row["document"][:ALIKE], []).append(example)
+    order = sorted(groups)
+    random.Random(SEED).shuffle(order)
+    held = asked["valid"] + asked["test"]
+    alone = [name for name in order if len(groups[name]) == 1][:held]
+    kept = set(alone)
+    first = (groups[name][0] for name in alone)
+    rest = (example for name in order if name not in kept for example in groups[name])
+    return _cut(chain(first, rest), asked)
 
 
 def europarl_natural(asked: Asked) -> Splits:

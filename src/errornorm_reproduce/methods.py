@@ -12,6 +12,8 @@ from typing import Any
 from errornorm import methods as library
 from errornorm import specs
 
+RELEASED = "as-released"  # instead of a file: the one of this package
+
 
 @dataclass(frozen=True)
 class Family:
@@ -84,8 +86,11 @@ def load(path: Path) -> list[Family]:
     """The methods of a user's file, one row each; from then on this process knows them.
 
     The file has METHODS, as `errornorm.methods` does: names and functions that make objectives. It may have CANDIDATES:
-    for a name, the texts to choose among, such as ["mine(0.1)", "mine(0.2, start={start})"].
+    for a name, the texts to choose among, such as ["mine(0.1)", "mine(0.2, start={start})"]. "as-released" is a file of
+    this package.
     """
+    if str(path) == RELEASED:
+        path = Path(__file__).with_name("as_released.py")
     if not path.is_file():
         raise ValueError(f"{path}: no such file; give the Python file of a method")
     found = runpy.run_path(str(path))

@@ -1,10 +1,12 @@
 """Cells are named by what they depend on, run once, and never lost when they fail."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 import errornorm.methods
+from errornorm import specs
 from errornorm_reproduce import choose, grid, methods, run, work
 from errornorm_reproduce.cells import Cell
 from errornorm_reproduce.items.table_untranslated import CHOICE
@@ -119,6 +121,16 @@ def test_a_file_without_methods_is_refused(tmp_path):
     (tmp_path / "my.py").write_text("x = 1\n")
     with pytest.raises(ValueError, match="no METHODS"):
         methods.load(tmp_path / "my.py")
+
+
+def test_the_released_baselines_are_a_file_like_any_other():
+    try:
+        families = methods.load(Path("as-released"))
+        assert [family.name for family in families] == ["tailr_as_released", "loss_truncation_as_released"]
+        assert specs.objective("tailr_as_released(0.1, floor=0.3)").spec.startswith("tailr_as_released(gamma=0.1")
+    finally:
+        for name in ("tailr_as_released", "loss_truncation_as_released"):
+            errornorm.methods.METHODS.pop(name, None)
 
 
 def test_packing_keeps_numbers():
