@@ -102,12 +102,13 @@ def _small(recipe: Settings, changes: Settings, task: str = "translation") -> Se
 
 SMALL = Scale(
     name="small",
-    about="A Transformer of 2+2 layers and width 128, 600 steps of 1,600 tokens; minutes for a cell on one thread.",
+    about="Transformers of 2+2 layers (of language modelling 3) and width 128, 600 steps of 1,500 to 2,800 tokens with padding; "
+    "minutes for a cell on one thread.",
     tasks={
         "translation": _small({"of": "multi30k", "languages": ["fr"]}, {}),
         "lm": _small(
             {"of": "wikitext-2"},
-            {"max_length": 128, "model.overrides": {}, "training.tokens_per_step": 2048, "evaluation.limit": 1000},
+            {"max_length": 128, "model.overrides": {}, "training.tokens_per_step": 1536, "evaluation.limit": 1000},
             "language-modeling",
         ),
         "multilingual": _small({"of": "multi30k", "languages": ["fr", "de", "cs"]}, {"evaluation.limit": 150}),
@@ -118,10 +119,10 @@ SMALL = Scale(
         "bilingual": _small({"of": "multi30k", "languages": ["cs"]}, {}),
         "summarization": _small(
             {"of": "debian-long-to-short", "valid": 1000, "test": 1000},
-            {"max_length": 128, "evaluation.max_new_tokens": 32},
+            {"max_length": 128, "training.tokens_per_step": 2800, "evaluation.max_new_tokens": 32},
             "summarization",
         ),
-        "natural": _small({"of": "europarl-en-fr-natural-noise"}, {"tokenizer.vocab": 8000}),
+        "natural": _small({"of": "europarl-en-fr-natural-noise"}, {"tokenizer.vocab": 8000, "evaluation.limit": 200}),
     },
     noise=(0.0, 0.2, 0.5),
     fractions=(0.2, 0.4, 0.6),
