@@ -102,8 +102,8 @@ def _small(recipe: Settings, changes: Settings, task: str = "translation") -> Se
 
 SMALL = Scale(
     name="small",
-    about="Transformers of 2+2 layers (of language modelling 3) and width 128, 600 steps of 1,500 to 2,800 tokens with padding; "
-    "minutes for a cell on one thread.",
+    about="Transformers of 2+2 layers (of language modelling 3) and width 128, 600 steps of 1,536 to 2,800 tokens with "
+    "padding; minutes for a cell on one thread.",
     tasks={
         "translation": _small({"of": "multi30k", "languages": ["fr"]}, {}),
         "lm": _small(

@@ -21,6 +21,7 @@ from .cells import Cell, canonical
 LOCK = ".cell.lock"
 POINTS = 60  # of a curve
 COLUMNS = ("step", "nll", "kept", "error_norm_top10")
+OWN = ("prune", "labels", "level")  # settings of cells that build on another one
 CAUSAL = "language-modeling"
 
 
@@ -90,10 +91,15 @@ def trained(cell: Cell, place: Place, train_path: Path | None = None) -> dict[st
     return found
 
 
+def base_of(cell: Cell) -> Cell:
+    """The run by likelihood on the same corpus that a cell builds on; a table may have it too."""
+    told = {name: value for name, value in cell.told.items() if name not in OWN}
+    return cell.but(do="train", objective="mle", code="", seed=0, split="test", settings=canonical(told))
+
+
 def based(cell: Cell, place: Place) -> tuple[Cell, RunDir]:
-    """The finished run by likelihood on the same corpus that a cell builds on; it is done now if it was not."""
-    told = {name: value for name, value in cell.told.items() if name not in ("prune", "labels")}
-    base = cell.but(do="train", objective="mle", code="", seed=0, split="test", settings=canonical(told))
+    """The base of a cell, finished; it is done now if it was not."""
+    base = base_of(cell)
     run = RunDir(place.folder(base) / "run")
     with place.lock(base):
         if not run.evaluation.is_file():

@@ -9,6 +9,7 @@ import errornorm.methods
 from errornorm import specs
 from errornorm_reproduce import choose, grid, methods, run, work
 from errornorm_reproduce.cells import Cell
+from errornorm_reproduce.items import ITEMS
 from errornorm_reproduce.items.table_untranslated import CHOICE
 from errornorm_reproduce.plan import Plan
 from errornorm_reproduce.scales import SCALES
@@ -34,6 +35,14 @@ def test_a_name_follows_from_what_a_run_depends_on_and_not_from_who_asks():
         one.but(code="x"),
     ]
     assert len({cell.hash for cell in (one, *others)}) == 1 + len(others)
+
+
+def test_a_figure_builds_on_the_run_of_a_table():
+    plan = Plan(TINY, (0,))
+    tables = {cell.hash for name in ("table-untranslated", "table-natural-noise") for cell in ITEMS[name].cells(plan)}
+    noisy, *_, natural = ITEMS["figure-separation"].cells(plan)
+    assert work.base_of(noisy).hash in tables
+    assert {work.base_of(cell).hash for cell in (natural, *ITEMS["figure-pruning"].cells(plan))} < tables
 
 
 def test_a_row_says_how_it_was_made(how):
