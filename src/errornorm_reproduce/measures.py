@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from errornorm.data.files import Quarantine
+from errornorm.data.files import Quarantine, written
 from errornorm.evaluation.judge import batches
 from errornorm.evaluation.likelihood import likelihood
 from errornorm.evaluation.metrics import Statistics, statistics
@@ -22,7 +23,7 @@ from errornorm.training.rundir import RunDir, read_rows
 
 from .store import packed, unpacked
 
-GREEDY = "greedy.json"
+GREEDY = "_greedy"  # ends the name of a measure
 TESTED = {"translation": ["bleu"], "summarization": ["rouge1", "rouge2", "rougeLsum"]}
 ROWS = 8  # of text, taken together in the resampling of a language model's perplexity
 
@@ -34,9 +35,11 @@ def of_run(run: RunDir, config: TrainConfig) -> dict[str, Any]:
     found = {name: row[name] for name in (*MEASURES, "num", "tokens") if name in row}
     if config.task == "language-modeling":
         return _facts(run, row, found, {"perplexity": {"": _blocks(saved, config)}})
-    greedy = _greedy(run, saved, config)
-    found |= {f"{name}_greedy": value for name, value in greedy.items()}
-    return _facts(run, row, found, _sentences(run, config)) | ({"sets": row["sets"]} if "sets" in row else {})
+    sentences = _sentences(read_rows(run.outputs("test")), config.task)
+    greedy, lines = _greedy(run, saved, config)
+    found |= {name + GREEDY: number for name, number in greedy.items()}
+    sentences |= {name + GREEDY: parts for name, parts in _sentences(lines, config.task).items()}
+    return _facts(run, row, found, sentences) | ({"sets": row["sets"]} if "sets" in row else {})
 
 
 def _facts(run: RunDir, row: dict[str, Any], found: dict[str, Any], sentences: dict[str, Any]) -> dict[str, Any]:
@@ -51,30 +54,34 @@ def _facts(run: RunDir, row: dict[str, Any], found: dict[str, Any], sentences: d
     }
 
 
-def _greedy(run: RunDir, saved: use.Saved, config: TrainConfig) -> dict[str, float]:
-    """The mean over test sets; measured once."""
-    place = run.path.parent / GREEDY
-    names = ["rouge", "copies"] if config.task == "summarization" else ["bleu", "copies"]
+def _greedy(run: RunDir, saved: use.Saved, config: TrainConfig) -> tuple[dict[str, float], list[dict[str, str]]]:
+    """The mean over test sets, and the outputs; made once."""
+    place = run.path.parent / "greedy.json"
     if not place.is_file():
-        asked = config.evaluation
-        rows = [
-            use.evaluate(saved, part, metrics=names, beams=1, limit=asked.limit, max_new_tokens=asked.max_new_tokens)[0]
-            for part in config.data.test
-        ]
-        keys = [name for name in MEASURES if name in rows[0]]
-        place.write_text(json.dumps({name: sum(row[name] for row in rows) / len(rows) for name in keys}), "utf-8")
-    greedy: dict[str, float] = json.loads(place.read_text(encoding="utf-8"))
-    return greedy
+        names = ["rouge" if config.task == "summarization" else "bleu", "copies"]
+        asked: dict[str, Any] = {
+            "beams": 1,
+            "limit": config.evaluation.limit,
+            "max_new_tokens": config.evaluation.max_new_tokens,
+        }
+        found = [(part, *use.evaluate(saved, part, metrics=names, **asked)) for part in config.data.test]
+        keys = [name for name in MEASURES if name in found[0][1]]
+        means = {name: fmean(row[name] for _, row, _ in found) for name in keys}
+        lines = [line | {"set": part.languages or ""} for part, _, verdict in found for line in verdict.outputs]
+        with written(place) as file:
+            json.dump([means, lines], file)
+    means, lines = json.loads(place.read_text(encoding="utf-8"))
+    return means, lines
 
 
-def _sentences(run: RunDir, config: TrainConfig) -> dict[str, dict[str, str]]:
+def _sentences(lines: Iterable[dict[str, str]], task: str) -> dict[str, dict[str, str]]:
     parts: dict[str, list[dict[str, str]]] = {}
-    for line in read_rows(run.outputs("test")):
+    for line in lines:
         parts.setdefault(line.get("set", ""), []).append(line)
     out: dict[str, dict[str, str]] = {}
-    for part, lines in parts.items():
-        outputs, references, sources = ([line[name] for line in lines] for name in ("output", "reference", "source"))
-        for name, found in statistics(TESTED[config.task], outputs, references, sources).items():
+    for part, rows in parts.items():
+        outputs, references, sources = ([row[name] for row in rows] for name in ("output", "reference", "source"))
+        for name, found in statistics(TESTED[task], outputs, references, sources).items():
             out.setdefault(name, {})[part] = packed(found.rows)
     return out
 
@@ -93,7 +100,7 @@ def _blocks(saved: use.Saved, config: TrainConfig) -> str:
 
 def restored(name: str, text: str) -> Statistics:
     """Rows of sentences with the score that they add up to."""
-    rows = unpacked(text)
+    name, rows = name.removesuffix(GREEDY), unpacked(text)
     if name == "perplexity":
         return Statistics(rows, lambda sums: math.exp(sums[0] / sums[1]))
     return replace(statistics([name], ["a"], ["a"], ["a"])[name], rows=rows)

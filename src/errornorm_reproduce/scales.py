@@ -93,7 +93,7 @@ def _small(recipe: Settings, changes: Settings, task: str = "translation") -> Se
             "model": {"preset": "tiny", "overrides": {"dropout": 0.0}},
             "tokenizer": {"vocab": 4000},
             "training": {"steps": 600, "tokens_per_step": 1600, "learning_rate": 2e-3, "warmup": 100},
-            "evaluation": {"limit": 300, "max_new_tokens": 80},
+            "evaluation": {"limit": 500, "max_new_tokens": 80},
             "logging": {"every": 10},
         },
         changes,

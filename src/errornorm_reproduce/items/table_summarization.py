@@ -39,10 +39,8 @@ def rouges(cell: Cell, row: Row, measure: str) -> dict[str, float]:
 
 
 def of_rouge(column: str, row: Row, measure: str) -> tuple[str, str | None]:
-    """Greedy outputs are not kept: their differences are not tested."""
-    if measure.endswith("_greedy"):
-        return measure, None
-    return next(name for name, short in MEASURES.items() if column.endswith(short)), None
+    ending = "_greedy" if measure.endswith("_greedy") else ""
+    return next(name for name, short in MEASURES.items() if column.endswith(short)) + ending, None
 
 
 ITEM = Item(
