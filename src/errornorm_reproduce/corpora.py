@@ -1,4 +1,4 @@
-"""The files that cells learn from: made once, from the embedded grammar, from local files, or by `datasets`."""
+"""The files that cells learn from: made once, from the embedded grammar, from local files, or from the Hub."""
 
 from __future__ import annotations
 
@@ -7,48 +7,25 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from filelock import FileLock
 
 from errornorm.data import grammar
 from errornorm.data.files import written
-from errornorm.data.lines import DataError
 from errornorm.data.noise import corrupt
 
+from . import hub
 from .cells import Cell, canonical
+from .recipe import DIRECTION, Asked, Example, Splits
 
-Example = dict[str, Any]
-Splits = dict[str, Iterable[Example]]
 SEED = 0  # of noise and of what is drawn: all seeds of a method learn from the same text
 DONE = "done.json"
 ALIKE = 60  # letters that texts of one project have in common at their beginning
-DIRECTION = "languages"  # of an example of several directions
 NATURAL = "europarl-en-fr-natural-noise/enfr_2011_natural_untranslated.jsonl.gz"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A recipe's entries, and where local data are."""
-
-    entries: Mapping[str, Any]
-    data: Path | None
-
-    def __getitem__(self, name: str) -> Any:
-        return self.entries[name]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self.entries.get(name, default)
-
-    def file(self, name: str) -> Path:
-        if self.data is None:
-            raise ValueError("this scale needs local data: give their folder with --data")
-        if not (path := self.data / name).is_file():
-            raise DataError(f"{path}: no such file; --data must be the folder that has it")
-        return path
 
 
 def sources(cell: Cell, work: Path, data: Path | None) -> dict[str, list[dict[str, Any]]]:
@@ -73,17 +50,29 @@ def _make(splits: Splits, noise: Mapping[str, float], folder: Path) -> None:
     """Write each split, and each direction of it, as a file."""
     made: dict[str, list[dict[str, Any]]] = {}
     for split, examples in splits.items():
-        parts: dict[str | None, list[Example]] = {}
-        for example in examples:
-            parts.setdefault(example.pop(DIRECTION, None), []).append(example)
-        for direction, part in parts.items():
-            name = f"{split}{f'-{direction}' if direction else ''}.jsonl"
-            noisy: Iterable[Example] = corrupt(part, noise, seed=SEED) if noise and split == "train" else part
-            with written(folder / name) as file:
-                file.writelines(json.dumps(example, ensure_ascii=False) + "\n" for example in noisy)
-            made.setdefault(split, []).append({"path": name} | ({DIRECTION: direction} if direction else {}))
+        files: dict[str | None, IO[str]] = {}
+        with ExitStack() as stack:
+            for direction, example in _parts(examples, noise if split == "train" else {}):
+                if direction not in files:
+                    name = f"{split}{f'-{direction}' if direction else ''}.jsonl"
+                    files[direction] = stack.enter_context(written(folder / name))
+                    made.setdefault(split, []).append({"path": name} | ({DIRECTION: direction} if direction else {}))
+                files[direction].write(json.dumps(example, ensure_ascii=False) + "\n")
     with written(folder / DONE) as file:
         json.dump(made, file)
+
+
+def _parts(examples: Iterable[Example], noise: Mapping[str, float]) -> Iterator[tuple[str | None, Example]]:
+    """Each example with its direction. Noise is put into each direction on its own."""
+    named = ((example.pop(DIRECTION, None), example) for example in examples)
+    if not noise:
+        yield from named  # as it comes: ParaCrawl is larger than a memory
+        return
+    parts: dict[str | None, list[Example]] = {}
+    for direction, example in named:
+        parts.setdefault(direction, []).append(example)
+    for direction, part in parts.items():
+        yield from ((direction, example) for example in corrupt(part, noise, seed=SEED))
 
 
 def _cut(examples: Iterator[Example], asked: Asked) -> Splits:
@@ -184,49 +173,6 @@ def europarl_natural(asked: Asked) -> Splits:
     return {"train": train, "valid": clean("dev"), "test": clean("test")}
 
 
-def opus100(asked: Asked) -> Splits:
-    def read(split: str) -> Iterator[Example]:
-        sizes = asked.get("sizes", [1_000_000] * len(asked["languages"]))
-        for language, size in zip(asked["languages"], sizes, strict=True):
-            pair = "-".join(sorted(("en", language)))
-            more = {DIRECTION: f"en-{language}"} if len(asked["languages"]) > 1 else {}
-            for row in islice(_loaded("Helsinki-NLP/opus-100", pair, split), size if split == "train" else None):
-                yield {"source": row["translation"]["en"], "target": row["translation"][language], **more}
-
-    return {"train": read("train"), "valid": read("validation"), "test": read("test")}
-
-
-def wikitext103(asked: Asked) -> Splits:
-    return {
-        ours: ({"target": row["text"].strip()} for row in _loaded("Salesforce/wikitext", "wikitext-103-raw-v1", theirs)
-               if row["text"].strip())
-        for ours, theirs in (("train", "train"), ("valid", "validation"), ("test", "test"))
-    }  # fmt: skip
-
-
-def cnn_dailymail(asked: Asked) -> Splits:
-    return {
-        ours: ({"source": row["article"], "target": row["highlights"]}
-               for row in _loaded("abisee/cnn_dailymail", "3.0.0", theirs))
-        for ours, theirs in (("train", "train"), ("valid", "validation"), ("test", "test"))
-    }  # fmt: skip
-
-
-def paracrawl(asked: Asked) -> Splits:
-    (language,) = asked["languages"]
-
-    def read(name: str, subset: str, split: str) -> Iterator[Example]:
-        for row in _loaded(name, subset, split):
-            pair = row["translation"]
-            yield {"source": pair["en"], "target": pair[language]}
-
-    return {
-        "train": read("para_crawl", f"en{language}", "train"),
-        "valid": read("wmt/wmt19", f"{language}-en", "validation"),
-        "test": read("haoranxu/WMT22-Test", f"en-{language}", "test"),
-    }
-
-
 RECIPES: dict[str, Callable[[Asked], Splits]] = {
     "captions": captions,
     "caption-text": caption_text,
@@ -237,10 +183,7 @@ RECIPES: dict[str, Callable[[Asked], Splits]] = {
     "wikitext-2": wikitext2,
     "debian-long-to-short": debian,
     "europarl-en-fr-natural-noise": europarl_natural,
-    "opus-100": opus100,
-    "wikitext-103": wikitext103,
-    "cnn-dailymail": cnn_dailymail,
-    "paracrawl": paracrawl,
+    **hub.RECIPES,
 }
 
 
@@ -248,9 +191,3 @@ def _lines(path: Path) -> Iterator[str]:
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
         for line in file:
             yield line.rstrip("\r\n")
-
-
-def _loaded(name: str, subset: str, split: str) -> Iterator[dict[str, Any]]:
-    from datasets import load_dataset
-
-    yield from load_dataset(name, subset, split=split)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import Timeout
+from filelock import FileLock, Timeout
 
 from errornorm.training.stops import Stopped
+from errornorm.training.together import rank, told
 
-from . import methods, work
+from . import methods, ranks, work
 from .cells import Cell
 from .store import Store
 
@@ -57,13 +58,14 @@ def run(cells: Sequence[Cell], grid: Grid) -> Outcome:
     """Do what is missing. A cell that failed before is tried again."""
     outcome = Outcome()
     todo: dict[str, Cell] = {}
-    for cell in cells:
-        if grid.store.find(cell) is not None:
-            outcome.before.append(cell)
-        else:
+    ranks.meet()
+    missing = told([grid.store.find(cell) is None for cell in cells])
+    for cell, is_missing in zip(cells, missing, strict=True):
+        if is_missing:
             todo.setdefault(cell.hash, cell)
-    launched = int(os.environ.get("WORLD_SIZE", 1)) > 1
-    ends = _here(todo, grid) if grid.jobs == 1 or launched else _processes(list(todo.values()), grid)
+        else:
+            outcome.before.append(cell)
+    ends = _here(todo, grid) if grid.jobs == 1 or ranks.launched() else _processes(list(todo.values()), grid)
     for number, cell in enumerate(ends, 1):
         _note(cell, grid, outcome)
         grid.tell(f"{number} of {len(todo)}: {cell.name}: {_became(cell, outcome)}")
@@ -93,41 +95,62 @@ def _here(todo: dict[str, Cell], grid: Grid) -> Iterator[Cell]:
 
 def one(cell: Cell, store: Store, place: work.Place, method_file: Path | None = None) -> None:
     """Run a cell and write its row, or why there is none; nothing at all if another process is at it."""
-    import torch
-
-    lock = place.lock(cell)
-    main = int(os.environ.get("RANK", 0)) == 0
+    ranks.meet()
+    lock, token = place.lock(cell), ranks.agreed_token()
+    if not told(_free(lock)):
+        return
     try:
-        if main:  # the other ranks of a run follow this one
+        failed = _done(cell, store, place, method_file)
+    finally:
+        lock.release()
+    if failed and ranks.fell_out(place.folder(cell), token):
+        raise RuntimeError(f"{cell.name} failed on some ranks only; start the command again for the others")
+
+
+def _free(lock: FileLock) -> bool:
+    """Of several ranks, the first one has the lock for all."""
+    try:
+        if rank() == 0:
             lock.acquire(timeout=0)
     except Timeout:
-        return
+        return False
+    return True
+
+
+def _done(cell: Cell, store: Store, place: work.Place, method_file: Path | None) -> bool:
+    """Run a cell; return whether it failed."""
+    import torch
+
+    main = rank() == 0
     try:
         if method_file is not None:
             methods.load(method_file)
         if main:
             store.failure(cell).unlink(missing_ok=True)
+        told(None)  # no rank takes an old failure for one of now
         again = (place.folder(cell) / "run" / "manifest.json").is_file()
         began = time.monotonic()
         found = work.DOES[cell.do](cell, place)
         if main:
             # A run that was interrupted before has been at work for longer than this process knows.
             store.write(cell, found, None if again else time.monotonic() - began, torch.get_num_threads())
-        else:
-            _await(cell, store)
+            return False
+        return _await(cell, store)
     except Stopped:  # by the user, with a checkpoint: it goes on another time
         raise
     except Exception as error:
-        if main:
+        if main or store.failed(cell) is None:
             store.write_failure(cell, type(error).__name__, str(error), traceback.format_exc())
-    finally:
-        lock.release()
+        return True
 
 
-def _await(cell: Cell, store: Store) -> None:
-    """The first rank measures and writes; what comes next may depend on its row."""
-    while store.find(cell) is None and store.failed(cell) is None:
+def _await(cell: Cell, store: Store) -> bool:
+    """The first rank measures and writes; what comes next may depend on its row. Whether it failed."""
+    while store.find(cell) is None:
+        if store.failed(cell) is not None:
+            return True
         time.sleep(POLL)
+    return False
 
 
 def _processes(todo: list[Cell], grid: Grid) -> Iterator[Cell]:

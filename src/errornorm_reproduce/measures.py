@@ -11,6 +11,8 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from errornorm.data.files import Quarantine, written
 from errornorm.evaluation.judge import batches
 from errornorm.evaluation.likelihood import likelihood
@@ -32,13 +34,14 @@ def of_run(run: RunDir, config: TrainConfig) -> dict[str, Any]:
     """Beam search as in the run, greedy search beside it."""
     row = json.loads(run.evaluation.read_text(encoding="utf-8"))
     saved = use.load(run.path)
+    saved.model.to("cuda" if torch.cuda.is_available() else "cpu")
     found = {name: row[name] for name in (*MEASURES, "num", "tokens") if name in row}
     if config.task == "language-modeling":
         return _facts(run, row, found, {"perplexity": {"": _blocks(saved, config)}})
-    sentences = _sentences(read_rows(run.outputs("test")), config.task)
+    sentences = _sentences(read_rows(run.outputs("test")), config)
     greedy, lines = _greedy(run, saved, config)
     found |= {name + GREEDY: number for name, number in greedy.items()}
-    sentences |= {name + GREEDY: parts for name, parts in _sentences(lines, config.task).items()}
+    sentences |= {name + GREEDY: parts for name, parts in _sentences(lines, config).items()}
     return _facts(run, row, found, sentences) | ({"sets": row["sets"]} if "sets" in row else {})
 
 
@@ -63,6 +66,7 @@ def _greedy(run: RunDir, saved: use.Saved, config: TrainConfig) -> tuple[dict[st
             "beams": 1,
             "limit": config.evaluation.limit,
             "max_new_tokens": config.evaluation.max_new_tokens,
+            **_tokenized(config),
         }
         found = [(part, *use.evaluate(saved, part, metrics=names, **asked)) for part in config.data.test]
         keys = [name for name in MEASURES if name in found[0][1]]
@@ -74,14 +78,20 @@ def _greedy(run: RunDir, saved: use.Saved, config: TrainConfig) -> tuple[dict[st
     return means, lines
 
 
-def _sentences(lines: Iterable[dict[str, str]], task: str) -> dict[str, dict[str, str]]:
+def _tokenized(config: TrainConfig) -> dict[str, Any]:
+    """How BLEU cuts texts."""
+    return {"tokenize": config.evaluation.tokenize, "flores_model": config.evaluation.flores_model}
+
+
+def _sentences(lines: Iterable[dict[str, str]], config: TrainConfig) -> dict[str, dict[str, str]]:
     parts: dict[str, list[dict[str, str]]] = {}
     for line in lines:
         parts.setdefault(line.get("set", ""), []).append(line)
     out: dict[str, dict[str, str]] = {}
     for part, rows in parts.items():
         outputs, references, sources = ([row[name] for row in rows] for name in ("output", "reference", "source"))
-        for name, found in statistics(TESTED[task], outputs, references, sources).items():
+        rows_of = statistics(TESTED[config.task], outputs, references, sources, **_tokenized(config))
+        for name, found in rows_of.items():
             out.setdefault(name, {})[part] = packed(found.rows)
     return out
 

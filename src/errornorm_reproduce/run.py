@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from errornorm import specs
+from errornorm.training.run import is_main
 
 from . import choose, grid, methods, render
 from .cells import Cell
@@ -136,5 +137,6 @@ def shown(item: Item, plan: Plan, store: Store) -> tuple[str, Path | None]:
     figure = None
     if item.figure is not None and found:
         figure = store.folder / item.name / f"{item.name}-{plan.scale.name}.svg"
-        item.figure(found, figure)
+        if is_main():
+            item.figure(found, figure)
     return render.section(item, found, failed), figure

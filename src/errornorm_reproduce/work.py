@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,16 @@ from errornorm.training import use
 from errornorm.training.config import Checkpoints, Source, TrainConfig
 from errornorm.training.run import is_main, train
 from errornorm.training.rundir import RunDir, read_rows
+from errornorm.training.together import together, told
 
-from . import corpora, highlights, illustration, measures
+from . import corpora, highlights, hub, illustration, measures
 from .cells import Cell, canonical
 
 LOCK = ".cell.lock"
 POINTS = 60  # of a curve
 COLUMNS = ("step", "nll", "kept", "error_norm_top10")
 OWN = ("prune", "labels", "level")  # settings of cells that build on another one
-CAUSAL = "language-modeling"
+Parts = Sequence[Mapping[str, Any]]  # corpora as in a training configuration
 
 
 @dataclass(frozen=True)
@@ -45,39 +47,38 @@ class Place:
         return FileLock(self.folder(cell) / LOCK, thread_local=False)
 
 
-def configured(cell: Cell, place: Place, train_path: Path | None = None) -> TrainConfig:
+def configured(cell: Cell, place: Place, learnt: Parts | None = None) -> TrainConfig:
     """The training configuration of a cell; `errornorm train` does the same with it."""
-    told = cell.told
+    asked = cell.told
     found = corpora.sources(cell, place.work, place.data)
-    learnt = [{"path": str(train_path)}] if train_path else found["train"]
-    more = {"text_field": "target"} if train_path and told["task"] == CAUSAL else {}
-    steps = told["training"]["steps"]
+    steps = asked["training"]["steps"]
     return TrainConfig.model_validate(
         {
-            "task": told["task"],
+            "task": asked["task"],
             "output": place.folder(cell) / "run",
             "objective": cell.objective,
             "seeds": [cell.seed],
             "data": {
-                "train": [_source(part | more) for part in learnt],
+                "train": [_source(part) for part in learnt or found["train"]],
                 "test": [_source(part) for part in found[cell.split]],
-                "max_length": told["max_length"],
-                "temperature": told.get("temperature", 1.0),
-                "prefix": told.get("prefix", ""),
+                "max_length": asked["max_length"],
+                "temperature": asked.get("temperature", 1.0),
+                "prefix": asked.get("prefix", ""),
             },
-            **{name: told[name] for name in ("model", "tokenizer", "training", "evaluation", "logging")},
+            **{name: asked[name] for name in ("model", "tokenizer", "training", "logging")},
+            "evaluation": hub.evaluation(asked["evaluation"], place.work, place.data),
             "checkpoints": Checkpoints(every=max(1, min(steps, 2000)), keep=1),
         }
     )
 
 
-def _source(part: dict[str, Any]) -> Source:
-    return Source(**part | {"path": Path(part["path"])})
+def _source(part: Mapping[str, Any]) -> Source:
+    return Source(**{**part, "path": Path(part["path"])})
 
 
-def trained(cell: Cell, place: Place, train_path: Path | None = None) -> dict[str, Any]:
+def trained(cell: Cell, place: Place, learnt: Parts | None = None) -> dict[str, Any]:
     """Learn and measure."""
-    config = configured(cell, place, train_path)
+    config = configured(cell, place, learnt)
     run = RunDir(config.output)
     train(config, resume=run.has_run, command=["errornorm", "reproduce", cell.item, "--scale", cell.scale])
     if not is_main():
@@ -105,37 +106,66 @@ def based(cell: Cell, place: Place) -> tuple[Cell, RunDir]:
     """The base of a cell, finished; it is done now if it was not."""
     base = base_of(cell)
     run = RunDir(place.folder(base) / "run")
-    with place.lock(base):
-        if not run.evaluation.is_file():
+    with _alone(base, place):
+        if told(not run.evaluation.is_file()):
             trained(base, place)
     return base, run
 
 
-def scored(cell: Cell, place: Place) -> Path:
-    """The training corpus under the base's model."""
+@contextmanager
+def _alone(base: Cell, place: Place) -> Iterator[None]:
+    """No other cell is at the base meanwhile. Of several ranks, the first one has the lock for all."""
+    lock = place.lock(base)
+    with together():
+        if is_main():
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def scored(cell: Cell, place: Place) -> list[tuple[dict[str, Any], Path]]:
+    """The training corpus under the base's model: each file of it, and the folder of its scores."""
     from errornorm.scoring.run import score
 
     base, run = based(cell, place)
-    (corpus, *_) = corpora.sources(base, place.work, place.data)["train"]
-    with place.lock(base):
-        score(corpus["path"], run.path, place.folder(base) / "scores")
-    return place.folder(base) / "scores"
+    out = []
+    for part in corpora.sources(base, place.work, place.data)["train"]:
+        language = part.get(corpora.DIRECTION, "")
+        out.append((part, place.folder(base) / f"scores{language and f'-{language}'}"))
+    with _alone(base, place), together():
+        for part, folder in out if is_main() else []:
+            language = part.get(corpora.DIRECTION)
+            score(part["path"], run.path, folder, to=language.split("-")[1] if language else None)
+    return out
 
 
 def pruned(cell: Cell, place: Place) -> dict[str, Any]:
     """Learn from what is left of the corpus, for as many steps."""
     from errornorm.curation.prune import prune
 
-    asked, rest = cell.told["prune"], place.folder(cell) / "rest.jsonl"
-    done = prune(scored(cell, place), by=asked["by"], fraction=asked["fraction"], seed=cell.seed, output=rest)
-    return trained(cell, place, rest) | {"pruned": {"records": done.records, "kept": done.kept}}
+    asked, rest, count = cell.told["prune"], [], {"records": 0, "kept": 0}
+    found = scored(cell, place)
+    with together():
+        for number, (part, scores) in enumerate(found):
+            path = place.folder(cell) / (f"rest-{number}.jsonl" if len(found) > 1 else "rest.jsonl")
+            rest.append(part | {"path": str(path)})
+            if is_main():
+                done = prune(scores, by=asked["by"], fraction=asked["fraction"], seed=cell.seed, output=path)
+                count = {"records": count["records"] + done.records, "kept": count["kept"] + done.kept}
+    return trained(cell, place, rest) | {"pruned": count}
 
 
 def separated(cell: Cell, place: Place) -> dict[str, Any]:
     """How well loss and error norm tell the words that were made wrong."""
     from errornorm.curation.detect import detect
 
-    found = detect(scored(cell, place), cell.told["labels"], level=cell.told.get("level", "token"), bootstrap=200)
+    (_, scores), *others = scored(cell, place)
+    assert not others
+    if not is_main():
+        return {}
+    found = detect(scores, cell.told["labels"], level=cell.told.get("level", "token"), bootstrap=200)
     rows = [row for row in found.rows if row["group"] is None]
     return {
         "measures": {f"{row['score']}_{name}": row[name] for row in rows for name in ("auroc", "overlap")},
@@ -147,8 +177,10 @@ def separated(cell: Cell, place: Place) -> dict[str, Any]:
 def highlighted(cell: Cell, place: Place) -> dict[str, Any]:
     """Sentences of the training corpus with the error norm of each token."""
     base, run = based(cell, place)
-    (corpus, *_) = corpora.sources(base, place.work, place.data)["train"]
-    return {"measures": {}, "sentences_shown": highlights.sentences(use.load(run.path), Path(corpus["path"]))}
+    if not is_main():
+        return {}
+    parts = corpora.sources(base, place.work, place.data)["train"]
+    return {"measures": {}, "sentences_shown": highlights.sentences(use.load(run.path), parts)}
 
 
 def illustrated(cell: Cell, place: Place) -> dict[str, Any]:

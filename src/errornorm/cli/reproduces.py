@@ -63,8 +63,10 @@ def reproduce(
                 _print_dry(found, dry.command(item, scale, seeds))
             )
             continue
-        with progress(every=0) as tell:
+        with progress(every=0 if run.is_main() else None) as tell:
             done = run.reproduce(name, asked, tell)
+        if not run.is_main():  # of several ranks one speaks; a launcher would stop it if another one ended with 1
+            continue
         _print_done(name, done, as_json)
         if done.outcome.failed:
             raise typer.Exit(1)

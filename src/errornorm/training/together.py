@@ -6,6 +6,7 @@ import os
 import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from . import checkpoints
 from .rundir import RunDir
 
 T = TypeVar("T")
+WAIT = timedelta(days=1)  # the others wait while the first rank tokenizes, which takes hours for a large corpus
 
 
 def rank() -> int:
@@ -36,7 +38,7 @@ def met() -> Iterator[None]:
         return
     from accelerate import PartialState
 
-    PartialState(cpu=on_cpu())  # else it would not choose gloo
+    PartialState(cpu=on_cpu(), timeout=WAIT)  # cpu: else it would not choose gloo
     yield  # not in a finally: after an error the others may be waiting elsewhere
     dist.destroy_process_group()
 
