@@ -1,34 +1,91 @@
-"""Cells as jobs of a Slurm cluster. Needs submitit."""
+"""Cells as jobs of a Slurm cluster, by submitit. Rows come to the same folder."""
 
 from __future__ import annotations
 
+import pickle
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from . import grid
+from filelock import FileLock
+
+from . import grid, methods, work
 from .cells import Cell
+from .store import Store
+
+JOB = "slurm.pkl"  # beside a cell's run: the job that it was submitted as
+CPUS = 4  # for each GPU
 
 
-def submit(cells: Sequence[Cell], how: grid.Grid, partition: str, hours: int = 24, gpus: int = 4) -> list[str]:
-    """Submit what is missing, each cell as a job; return the jobs' names. Rows come to the same folder."""
-    try:
-        import submitit
-    except ImportError as error:
-        raise ImportError("Slurm jobs need submitit: pip install submitit") from error
-    todo = {cell.hash: cell for cell in cells if how.store.find(cell) is None}
-    executor = submitit.AutoExecutor(folder=Path(how.place.work) / "slurm")
+def submit(
+    cells: Sequence[Cell], how: grid.Grid, partition: str, hours: int = 24, gpus: int = 4, cluster: str = "slurm"
+) -> list[str]:
+    """Submit what is missing and not in the queue, each cell as a job; return the jobs' names.
+
+    A job that ends without a row, as at its time limit, is submitted again by the next call, and goes on.
+
+    Args:
+        cells: Some of which may have rows, or wait in the queue.
+        how: Where rows and runs go.
+        partition: Of the cluster.
+        hours: Limit of a job.
+        gpus: Of a job, on one node; a process for each.
+        cluster: Where else submitit can run jobs: "local" or "debug".
+    """
+    submitit = _submitit(cluster)
+    place = work.Place(how.place.work.absolute(), how.place.data and how.place.data.absolute())
+    store, folder = Store(how.store.folder.absolute()), place.work / "slurm"
+    executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
     executor.update_parameters(
-        name="errornorm", slurm_partition=partition, timeout_min=60 * hours, gpus_per_node=gpus,
-        tasks_per_node=max(1, gpus), nodes=1,
+        name="errornorm", timeout_min=60 * hours, nodes=1, gpus_per_node=gpus, tasks_per_node=max(1, gpus),
+        cpus_per_task=CPUS, slurm_partition=partition,
     )  # fmt: skip
-    with executor.batch():
-        jobs = [executor.submit(_job, cell, how) for cell in todo.values()]
+    with FileLock(folder / ".lock"):  # two calls at a time must not submit the same
+        missing = {cell.hash: cell for cell in cells if store.find(cell) is None and not queued(cell, place)}
+        if not missing:
+            return []
+        with executor.batch():
+            jobs = [executor.submit(_job, cell, store, place, _file(how)) for cell in missing.values()]
+        for cell, job in zip(missing.values(), jobs, strict=True):
+            path = place.folder(cell) / JOB
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(pickle.dumps(job))
     return [str(job.job_id) for job in jobs]
 
 
-def _job(cell: Cell, how: grid.Grid) -> None:
+def _submitit(cluster: str) -> Any:
+    try:
+        import submitit
+    except ImportError as error:
+        raise ImportError("Slurm jobs need submitit: pip install errornorm[slurm]") from error
+    if cluster == "slurm" and shutil.which("sbatch") is None:
+        raise ValueError("there is no Slurm here (no sbatch): start it where jobs are submitted, or without --slurm")
+    return submitit
+
+
+def job_of(cell: Cell, place: work.Place) -> Any | None:
+    """The job that a cell was submitted as at last."""
+    path = place.folder(cell) / JOB
+    return pickle.loads(path.read_bytes()) if path.is_file() else None
+
+
+def queued(cell: Cell, place: work.Place) -> bool:
+    """Whether the cell's job waits or runs. One whose state the cluster does not tell counts as such."""
+    job = job_of(cell, place)
+    return job is not None and not job.done(force_check=True)
+
+
+def _file(how: grid.Grid) -> Path | None:
+    given = how.method_file
+    return given if given is None or str(given) == methods.RELEASED else given.absolute()
+
+
+def _job(cell: Cell, store: Store, place: work.Place, method_file: Path | None) -> None:
     """A task of a job: one rank of the run."""
     import submitit
 
-    submitit.helpers.TorchDistributedEnvironment().export(set_cuda_visible_devices=False)
-    grid.one(cell, how.store, how.place, how.method_file)
+    if submitit.JobEnvironment().num_tasks > 1:
+        submitit.helpers.TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
+    with grid.one_thread():
+        grid.one(cell, store, place, method_file)

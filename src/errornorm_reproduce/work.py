@@ -19,6 +19,7 @@ from errornorm.training.together import together, told
 
 from . import corpora, highlights, hub, illustration, measures
 from .cells import Cell, canonical
+from .recipe import DIRECTION
 
 LOCK = ".cell.lock"
 POINTS = 60  # of a curve
@@ -132,11 +133,11 @@ def scored(cell: Cell, place: Place) -> list[tuple[dict[str, Any], Path]]:
     base, run = based(cell, place)
     out = []
     for part in corpora.sources(base, place.work, place.data)["train"]:
-        language = part.get(corpora.DIRECTION, "")
+        language = part.get(DIRECTION, "")
         out.append((part, place.folder(base) / f"scores{language and f'-{language}'}"))
     with _alone(base, place), together():
         for part, folder in out if is_main() else []:
-            language = part.get(corpora.DIRECTION)
+            language = part.get(DIRECTION)
             score(part["path"], run.path, folder, to=language.split("-")[1] if language else None)
     return out
 

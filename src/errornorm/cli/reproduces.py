@@ -47,6 +47,7 @@ def reproduce(
 
     Rows that are there are not run again; what was stopped goes on. Cells that fail are named at the end.
     """
+    from errornorm.training.together import rank
     from errornorm_reproduce import dry, run
     from errornorm_reproduce.items import ITEMS
 
@@ -59,15 +60,18 @@ def reproduce(
         if dry_run:
             plan = asked.plan()
             found = dry.estimate(item, plan, run.choices(item, plan))
-            print_json({"item": name, "runs": found, "command": dry.command(item, scale, seeds)}) if as_json else (
-                _print_dry(found, dry.command(item, scale, seeds))
+            command, words = dry.command(name, asked, dry.needs_data(item, plan)), dry.words(item, plan)
+            print_json({"item": name, "runs": found, "words": dict(words), "command": command}) if as_json else (
+                _print_dry(found, words, command)
             )
             continue
-        with progress(every=0 if run.is_main() else None) as tell:
+        with progress(every=None if rank() else 0) as tell:
             done = run.reproduce(name, asked, tell)
-        if not run.is_main():  # of several ranks one speaks; a launcher would stop it if another one ended with 1
+        if rank():  # of several ranks one speaks; a launcher would stop it if another one ended with 1
             continue
         _print_done(name, done, as_json)
+        if slurm is not None:
+            say(f"{len(done.jobs)} jobs submitted: call it again for what comes next, and for the table")
         if done.outcome.failed:
             raise typer.Exit(1)
     if page is not None:
@@ -77,11 +81,12 @@ def reproduce(
             print(path)
 
 
-def _print_dry(found: list[dict[str, object]], command: str) -> None:
+def _print_dry(found: list[dict[str, object]], words: list[tuple[str, str]], command: str) -> None:
     from errornorm_reproduce import dry
 
     if found:
         print_table(*dry.table(found))
+    print_table(("setting", "what the paper says"), words)
     say(dry.ASSUMED)
     print(f"\n{command}")
 
