@@ -172,16 +172,37 @@ def debian(asked: Asked) -> Splits:
     return _cut(chain(first, rest), asked)
 
 
+def debian_gaps(asked: Asked) -> Splits:
+    """To learn the language of descriptions before the task: the first sentence from the rest of the text."""
+
+    def gaps(examples: Iterable[Example]) -> Iterator[Example]:
+        for example in examples:
+            first, _, rest = " ".join(example["source"].split()).partition(". ")
+            if rest:
+                yield {"source": rest, "target": f"{first}."}
+
+    return {split: gaps(examples) for split, examples in debian(asked).items()}
+
+
 def europarl_natural(asked: Asked) -> Splits:
-    """Learn from text as it was published; measure on translated text."""
+    """Learn from text as it was published; measure on translated text. Of both, sentences that are not too long."""
     rows = map(json.loads, _lines(asked.file(NATURAL)))
+
+    def short(examples: Iterable[Example]) -> Iterator[Example]:
+        return (example for example in examples if len(example["source"].split()) <= asked["words"])
 
     def clean(split: str) -> Iterator[Example]:
         sides = (_lines(asked.file(f"europarl-en-fr/{split}.{name}.gz")) for name in ("en", "fr"))
         return ({"source": a, "target": b} for a, b in zip(*sides, strict=True))
 
     train = ({"source": row["src"], "target": row["tgt"], "label": row["noise"]} for row in rows)
-    return {"train": train, "valid": clean("dev"), "test": clean("test")}
+    return {"train": short(train), "valid": short(clean("dev")), "test": short(clean("test"))}
+
+
+def mlqe(asked: Asked) -> Splits:
+    """Machine translations whose words people judged; to be scored, not to learn from."""
+    rows = map(json.loads, _lines(asked.file(f"mlqe-pe-word-level/{asked['pair']}.train.jsonl.gz")))
+    return {"train": ({"source": r["src"], "target": " ".join(r["mt_words"]), "labels": r["labels"]} for r in rows)}
 
 
 def opus100(asked: Asked) -> Splits:
@@ -236,6 +257,8 @@ RECIPES: dict[str, Callable[[Asked], Splits]] = {
     "multi30k": multi30k,
     "wikitext-2": wikitext2,
     "debian-long-to-short": debian,
+    "debian-gaps": debian_gaps,
+    "mlqe": mlqe,
     "europarl-en-fr-natural-noise": europarl_natural,
     "opus-100": opus100,
     "wikitext-103": wikitext103,

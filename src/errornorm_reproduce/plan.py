@@ -14,6 +14,7 @@ from .store import Row
 
 Found = Sequence[tuple[Cell, Row]]
 Numbers = Mapping[str, Mapping[str, float]]  # row -> column -> number
+BASELINE = methods.MLE.name
 LOWER = ("perplexity", "nll", "copies")  # is better
 
 
@@ -65,12 +66,19 @@ class Plan:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper that rows can confirm or not: in a column, one method is better than another."""
+    """A sentence of the paper that rows can confirm or not.
+
+    Args:
+        text: The paper's words.
+        better: A method that is said to be better,
+        than: than these,
+        columns: in these columns; without, in all that were measured.
+    """
 
     text: str
     better: str
-    than: str
-    column: str
+    than: tuple[str, ...] = (BASELINE,)
+    columns: tuple[str, ...] = ()
 
 
 def by_column(cell: Cell, row: Row, measure: str) -> dict[str, float]:

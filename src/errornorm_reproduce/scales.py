@@ -74,7 +74,8 @@ TINY = Scale(
         "multilingual": _tiny({"of": "caption-directions", "sizes": [300, 300], "valid": 12, "test": 12}),
         "mismatched": _tiny({"of": "caption-directions", "sizes": [120, 300], "valid": 12, "test": 12}),
         "bilingual": _tiny({"of": "captions", "train": 300, "valid": 20, "test": 20}),
-        "summarization": _tiny({"of": "caption-summaries", "train": 300, "valid": 20, "test": 20}, "summarization"),
+        "summarization": _tiny({"of": "caption-summaries", "train": 300, "valid": 20, "test": 20}, "summarization")
+        | {"start": 0, "pretrain": {"recipe": {"of": "captions", "train": 300, "valid": 20, "test": 20}}},
         "natural": _tiny({"of": "natural-captions", "train": 300, "valid": 20, "test": 20}),
     },
     noise=(0.0, 0.2, 0.5),
@@ -119,10 +120,22 @@ SMALL = Scale(
         "bilingual": _small({"of": "multi30k", "languages": ["cs"]}, {}),
         "summarization": _small(
             {"of": "debian-long-to-short", "valid": 1000, "test": 1000},
-            {"max_length": 128, "training.tokens_per_step": 2800, "evaluation.max_new_tokens": 32},
+            {
+                "start": 0,  # "we can rely on the pre-trained model to make an estimate of the data quality"
+                "max_length": 128,
+                "training.steps": 400,
+                "training.tokens_per_step": 2800,
+                "training.learning_rate": 1e-3,
+                "evaluation.max_new_tokens": 32,
+                "pretrain": {
+                    "recipe": {"of": "debian-gaps", "valid": 1000, "test": 1000},
+                    "training.steps": 800,
+                    "training.learning_rate": 2e-3,
+                },
+            },
             "summarization",
         ),
-        "natural": _small({"of": "europarl-en-fr-natural-noise"}, {"tokenizer.vocab": 8000, "evaluation.limit": 200}),
+        "natural": _small({"of": "europarl-en-fr-natural-noise", "words": 20}, {}),
     },
     noise=(0.0, 0.2, 0.5),
     fractions=(0.2, 0.4, 0.6),

@@ -16,12 +16,12 @@ from errornorm.training.run import is_main, train
 from errornorm.training.rundir import RunDir, read_rows
 
 from . import corpora, highlights, illustration, measures
-from .cells import Cell, canonical
+from .cells import Cell, canonical, merged
 
 LOCK = ".cell.lock"
 POINTS = 60  # of a curve
 COLUMNS = ("step", "nll", "kept", "error_norm_top10")
-OWN = ("prune", "labels", "level")  # settings of cells that build on another one
+OWN = ("prune", "labels", "level", "score")  # settings of cells that build on another one
 CAUSAL = "language-modeling"
 
 
@@ -52,6 +52,9 @@ def configured(cell: Cell, place: Place, train_path: Path | None = None) -> Trai
     learnt = [{"path": str(train_path)}] if train_path else found["train"]
     more = {"text_field": "target"} if train_path and told["task"] == CAUSAL else {}
     steps = told["training"]["steps"]
+    sections = {name: told[name] for name in ("model", "tokenizer", "training", "evaluation", "logging")}
+    if "pretrain" in told:
+        sections |= {"model": {"pretrained": str(finished(before(cell), place).model)}, "tokenizer": {}}
     return TrainConfig.model_validate(
         {
             "task": told["task"],
@@ -65,7 +68,7 @@ def configured(cell: Cell, place: Place, train_path: Path | None = None) -> Trai
                 "temperature": told.get("temperature", 1.0),
                 "prefix": told.get("prefix", ""),
             },
-            **{name: told[name] for name in ("model", "tokenizer", "training", "evaluation", "logging")},
+            **sections,
             "checkpoints": Checkpoints(every=max(1, min(steps, 2000)), keep=1),
         }
     )
@@ -101,25 +104,36 @@ def base_of(cell: Cell) -> Cell:
     return cell.but(do="train", objective="mle", code="", seed=0, split="test", settings=canonical(told))
 
 
-def based(cell: Cell, place: Place) -> tuple[Cell, RunDir]:
-    """The base of a cell, finished; it is done now if it was not."""
-    base = base_of(cell)
+def before(cell: Cell) -> Cell:
+    """The run that a cell fine-tunes the model of: likelihood on another corpus."""
+    told = cell.told
+    changes = told.pop("pretrain")
+    return cell.but(
+        do="train", objective="mle", code="", noise=(), seed=0, split="test", settings=canonical(merged(told, changes))
+    )
+
+
+def finished(base: Cell, place: Place) -> RunDir:
+    """The run of a cell that another one builds on; it is done now if it was not."""
     run = RunDir(place.folder(base) / "run")
     with place.lock(base):
         if not run.evaluation.is_file():
             trained(base, place)
-    return base, run
+    return run
 
 
 def scored(cell: Cell, place: Place) -> Path:
-    """The training corpus under the base's model."""
+    """A corpus under the base's model: the one that it learnt from, or the one that is asked for."""
     from errornorm.scoring.run import score
 
-    base, run = based(cell, place)
-    (corpus, *_) = corpora.sources(base, place.work, place.data)["train"]
-    with place.lock(base):
-        score(corpus["path"], run.path, place.folder(base) / "scores")
-    return place.folder(base) / "scores"
+    base, other = base_of(cell), cell.told.get("score")
+    run = finished(base, place)
+    asked = base.but(settings={"recipe": other}) if other else base
+    (corpus, *_) = corpora.sources(asked, place.work, place.data)["train"]
+    folder = place.folder(asked) / "scores"
+    with place.lock(asked):
+        score(corpus["path"], run.path, folder)
+    return folder
 
 
 def pruned(cell: Cell, place: Place) -> dict[str, Any]:
@@ -146,7 +160,8 @@ def separated(cell: Cell, place: Place) -> dict[str, Any]:
 
 def highlighted(cell: Cell, place: Place) -> dict[str, Any]:
     """Sentences of the training corpus with the error norm of each token."""
-    base, run = based(cell, place)
+    base = base_of(cell)
+    run = finished(base, place)
     (corpus, *_) = corpora.sources(base, place.work, place.data)["train"]
     return {"measures": {}, "sentences_shown": highlights.sentences(use.load(run.path), Path(corpus["path"]))}
 
