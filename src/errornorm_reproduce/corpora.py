@@ -184,19 +184,25 @@ def debian_gaps(asked: Asked) -> Splits:
     return {split: gaps(examples) for split, examples in debian(asked).items()}
 
 
-def europarl_natural(asked: Asked) -> Splits:
-    """Learn from text as it was published; measure on translated text. Of both, sentences that are not too long."""
-    rows = map(json.loads, _lines(asked.file(NATURAL)))
+def europarl(asked: Asked) -> Splits:
+    """Translated proceedings; sentences that are not too long."""
 
-    def short(examples: Iterable[Example]) -> Iterator[Example]:
-        return (example for example in examples if len(example["source"].split()) <= asked["words"])
-
-    def clean(split: str) -> Iterator[Example]:
+    def read(split: str) -> Iterator[Example]:
         sides = (_lines(asked.file(f"europarl-en-fr/{split}.{name}.gz")) for name in ("en", "fr"))
-        return ({"source": a, "target": b} for a, b in zip(*sides, strict=True))
+        return _short(({"source": a, "target": b} for a, b in zip(*sides, strict=True)), asked)
 
+    return {"train": read("train"), "valid": read("dev"), "test": read("test")}
+
+
+def europarl_natural(asked: Asked) -> Splits:
+    """Learn from text as it was published; measure on translated text."""
+    rows = map(json.loads, _lines(asked.file(NATURAL)))
     train = ({"source": row["src"], "target": row["tgt"], "label": row["noise"]} for row in rows)
-    return {"train": short(train), "valid": short(clean("dev")), "test": short(clean("test"))}
+    return europarl(asked) | {"train": _short(train, asked)}
+
+
+def _short(examples: Iterable[Example], asked: Asked) -> Iterator[Example]:
+    return (example for example in examples if len(example["source"].split()) <= asked["words"])
 
 
 def mlqe(asked: Asked) -> Splits:
@@ -259,6 +265,7 @@ RECIPES: dict[str, Callable[[Asked], Splits]] = {
     "debian-long-to-short": debian,
     "debian-gaps": debian_gaps,
     "mlqe": mlqe,
+    "europarl-en-fr": europarl,
     "europarl-en-fr-natural-noise": europarl_natural,
     "opus-100": opus100,
     "wikitext-103": wikitext103,

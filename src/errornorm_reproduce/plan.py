@@ -48,9 +48,11 @@ class Plan:
         there = [*families, *self.extra]
         return [family for family in there if not self.families or family.name in self.families]
 
-    def objective(self, family: Family, condition: Condition) -> str:
-        first = family.objectives(self.scale.start(condition.corpus))[0]
-        return self.chosen.get((condition, family.name), first)
+    def objective(self, family: Family, condition: Condition, corpus: str) -> str:
+        """The candidate that was chosen, from the step of the corpus on."""
+        candidates = family.objectives(self.scale.start(condition.corpus))
+        chosen = self.chosen.get((condition, family.name), candidates[0])
+        return family.objectives(self.scale.start(corpus))[candidates.index(chosen)]
 
     def compared(
         self, item: str, column: str, corpus: str, condition: Condition, families: Sequence[Family] = methods.ALL,
@@ -58,8 +60,8 @@ class Plan:
     ) -> list[Cell]:  # fmt: skip
         """A cell for each method and seed."""
         return [
-            self.scale.cell(item, family.name, column, corpus, objective=self.objective(family, condition), seed=seed,
-                            code=family.code, **more)
+            self.scale.cell(item, family.name, column, corpus, objective=self.objective(family, condition, corpus),
+                            seed=seed, code=family.code, **more)
             for family in self.rows(families) for seed in self.seeds
         ]  # fmt: skip
 

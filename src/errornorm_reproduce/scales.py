@@ -123,19 +123,31 @@ SMALL = Scale(
             {
                 "start": 0,  # "we can rely on the pre-trained model to make an estimate of the data quality"
                 "max_length": 128,
-                "training.steps": 400,
+                "training.steps": 500,
                 "training.tokens_per_step": 2800,
                 "training.learning_rate": 1e-3,
                 "evaluation.max_new_tokens": 32,
                 "pretrain": {
                     "recipe": {"of": "debian-gaps", "valid": 1000, "test": 1000},
-                    "training.steps": 800,
+                    "training.steps": 1600,
                     "training.learning_rate": 2e-3,
                 },
             },
             "summarization",
         ),
-        "natural": _small({"of": "europarl-en-fr-natural-noise", "words": 20}, {}),
+        "natural": _small(
+            {"of": "europarl-en-fr-natural-noise", "words": 20},
+            {
+                "start": 0,
+                "training.steps": 400,
+                "training.learning_rate": 1e-3,
+                "pretrain": {
+                    "recipe": {"of": "europarl-en-fr", "words": 20},
+                    "training.steps": 3000,
+                    "training.learning_rate": 2e-3,
+                },
+            },
+        ),
     },
     noise=(0.0, 0.2, 0.5),
     fractions=(0.2, 0.4, 0.6),

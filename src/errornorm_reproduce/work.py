@@ -88,6 +88,8 @@ def trained(cell: Cell, place: Place, train_path: Path | None = None) -> dict[st
     found = measures.of_run(run, config)
     rows = [row for row in read_rows(run.metrics) if row["split"] == "train"]
     every = max(1, -(-len(rows) // POINTS))
+    if "pretrain" in cell.told:
+        found["before"] = measures.stated(RunDir(place.folder(before(cell)) / "run"))
     found["curve"] = [[_short(row.get(name)) for name in COLUMNS] for row in rows[::every]]
     for folder in (run.checkpoints, run.data):  # the model stays: other cells may score with it
         shutil.rmtree(folder, ignore_errors=True)
