@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from .cells import Cell
 from .methods import Family
@@ -30,16 +31,30 @@ def _candidates(plan: Plan, condition: Condition, family: Family) -> list[Cell]:
     ]  # fmt: skip
 
 
-def best(plan: Plan, condition: Condition, families: Iterable[Family], store: Store) -> dict[str, str]:
-    """The objective of each method whose candidates all have rows. Of equal ones, the first."""
+@dataclass(frozen=True)
+class Tried:
+    """A candidate, and what it reached on the development set."""
+
+    family: str
+    objective: str
+    measure: str
+    score: float
+    best: bool
+
+
+def tried(plan: Plan, condition: Condition, families: Iterable[Family], store: Store) -> list[Tried]:
+    """The candidates of each method whose candidates all have rows. Of equal ones, the first is the best."""
     measure = BY_TASK[plan.scale.tasks[condition.corpus]["task"]]
-    sign = -1 if measure in LOWER else 1
-    out = {}
+    out = []
     for family in plan.rows(list(families)):
-        if len(family.candidates) < 2:
-            continue
         found = [(cell, store.find(cell)) for cell in _candidates(plan, condition, family)]
-        scores = [(sign * row["measures"][measure], cell.objective) for cell, row in found if row is not None]
-        if len(scores) == len(found):
-            out[family.name] = max(scores, key=lambda pair: pair[0])[1]
+        scores = {cell.objective: float(row["measures"][measure]) for cell, row in found if row is not None}
+        if len(family.candidates) > 1 and len(scores) == len(found):
+            top = (min if measure in LOWER else max)(scores, key=lambda objective: scores[objective])
+            out += [Tried(family.name, text, measure, score, text == top) for text, score in scores.items()]
     return out
+
+
+def best(plan: Plan, condition: Condition, families: Iterable[Family], store: Store) -> dict[str, str]:
+    """The objective of each method whose candidates all have rows."""
+    return {one.family: one.objective for one in tried(plan, condition, families, store) if one.best}

@@ -161,16 +161,43 @@ def debian(asked: Asked) -> Splits:
     return _cut(chain(first, rest), asked)
 
 
+def debian_gaps(asked: Asked) -> Splits:
+    """To learn the language of descriptions before the task: the first sentence from the rest of the text."""
+
+    def gaps(examples: Iterable[Example]) -> Iterator[Example]:
+        for example in examples:
+            first, _, rest = " ".join(example["source"].split()).partition(". ")
+            if rest:
+                yield {"source": rest, "target": f"{first}."}
+
+    return {split: gaps(examples) for split, examples in debian(asked).items()}
+
+
+def europarl(asked: Asked) -> Splits:
+    """Translated proceedings; sentences that are not too long."""
+
+    def read(split: str) -> Iterator[Example]:
+        sides = (_lines(asked.file(f"europarl-en-fr/{split}.{name}.gz")) for name in ("en", "fr"))
+        return _short(({"source": a, "target": b} for a, b in zip(*sides, strict=True)), asked)
+
+    return {"train": read("train"), "valid": read("dev"), "test": read("test")}
+
+
 def europarl_natural(asked: Asked) -> Splits:
     """Learn from text as it was published; measure on translated text."""
     rows = map(json.loads, _lines(asked.file(NATURAL)))
-
-    def clean(split: str) -> Iterator[Example]:
-        sides = (_lines(asked.file(f"europarl-en-fr/{split}.{name}.gz")) for name in ("en", "fr"))
-        return ({"source": a, "target": b} for a, b in zip(*sides, strict=True))
-
     train = ({"source": row["src"], "target": row["tgt"], "label": row["noise"]} for row in rows)
-    return {"train": train, "valid": clean("dev"), "test": clean("test")}
+    return europarl(asked) | {"train": _short(train, asked)}
+
+
+def _short(examples: Iterable[Example], asked: Asked) -> Iterator[Example]:
+    return (example for example in examples if len(example["source"].split()) <= asked["words"])
+
+
+def mlqe(asked: Asked) -> Splits:
+    """Machine translations whose words people judged; to be scored, not to learn from."""
+    rows = map(json.loads, _lines(asked.file(f"mlqe-pe-word-level/{asked['pair']}.train.jsonl.gz")))
+    return {"train": ({"source": r["src"], "target": " ".join(r["mt_words"]), "labels": r["labels"]} for r in rows)}
 
 
 RECIPES: dict[str, Callable[[Asked], Splits]] = {
@@ -182,6 +209,9 @@ RECIPES: dict[str, Callable[[Asked], Splits]] = {
     "multi30k": multi30k,
     "wikitext-2": wikitext2,
     "debian-long-to-short": debian,
+    "debian-gaps": debian_gaps,
+    "mlqe": mlqe,
+    "europarl-en-fr": europarl,
     "europarl-en-fr-natural-noise": europarl_natural,
     **hub.RECIPES,
 }

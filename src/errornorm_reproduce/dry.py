@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from typing import Any
 
 from errornorm.training.presets import PRESETS, kind_of
 
-from .cells import Cell
+from .cells import Cell, canonical
 from .plan import Item, Plan
 from .run import RESULTS, WORK, Asked
+from .work import before
 
 GPUS, PEAK = 4, 312e12  # A100, bfloat16
 WIDE, UTILIZATION = 1024, (0.35, 0.12)  # the share of the peak that models at least so wide usually reach, and others
@@ -27,13 +30,19 @@ KEPT_AGAIN = 4
 LOGITS = 4 * 2**27  # bytes of the one buffer that the loss computes logits in, however many tokens there are
 VOCAB = {"openai-community/gpt2-large": 50_257}
 SHORTER = {"cnn-dailymail": 0.15}  # tokens of a target, where those of its source are 1; else they are as many
-LENGTH = {"opus-100": 30, "paracrawl": 30, "europarl-en-fr-natural-noise": 40}  # typical, in tokens; else the longest
+LENGTH = {
+    "opus-100": 30,
+    "paracrawl": 30,
+    "europarl-en-fr": 40,
+    "europarl-en-fr-natural-noise": 40,
+}  # typical, in tokens; else the longest
 DATA = {
     "opus-100": "Helsinki-NLP/opus-100, at most 1M pairs of each direction",
     "wikitext-103": "Salesforce/wikitext, wikitext-103-raw-v1, 100M words",
     "cnn-dailymail": "abisee/cnn_dailymail 3.0.0, 287K articles",
     "paracrawl": "ParaCrawl 9 and its bonus, 13M to 55M pairs; haoranxu/WMT22-Test",
-    "europarl-en-fr-natural-noise": "europarl-en-fr-natural-noise and europarl-en-fr in --data, 60K pairs",
+    "europarl-en-fr": "europarl-en-fr in --data",
+    "europarl-en-fr-natural-noise": "europarl-en-fr-natural-noise in --data, 60K pairs",
 }
 
 
@@ -57,14 +66,16 @@ class Size:
 
 
 PRETRAINED = {
-    "google-t5/t5-small": Size("t5", 60_506_624, 18_881_280, (6, 6), 512),
+    "google-t5/t5-small": Size("t5", 60_506_624, 18_880_768, (6, 6), 512),
     "facebook/bart-base": Size("bart", 139_420_416, 42_527_232, (6, 6), 768),
 }
 
 
 def estimate(item: Item, plan: Plan, choice: list[Cell]) -> list[dict[str, Any]]:
     """One entry for each kind of run, and how many there are of it."""
-    cells = {cell.hash: cell for cell in (*choice, *item.cells(plan)) if cell.corpus}
+    asked = [cell for cell in (*choice, *item.cells(plan)) if cell.corpus]
+    asked = [*(before(cell) for cell in asked if "pretrain" in cell.told), *asked]
+    cells = {cell.hash: cell for cell in asked}
     kinds: Counter[str] = Counter()
     first: dict[str, Cell] = {}
     for cell in cells.values():
@@ -127,16 +138,21 @@ def operations(told: Mapping[str, Any], size: Size) -> float:
 
 
 def size_of(told: Mapping[str, Any]) -> Size:
-    """The model is described, not built."""
     if name := told["model"].get("pretrained"):
         return PRETRAINED[name]
+    entries = PRESETS[told["model"]["preset"]][kind_of(told["task"])] | told["model"].get("overrides", {})
+    vocab = told["tokenizer"].get("vocab") or VOCAB[told["tokenizer"]["pretrained"]]
+    return _described(canonical(entries | {"vocab_size": vocab}))
+
+
+@cache
+def _described(text: str) -> Size:
+    """The model is described, not built."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-    entries = PRESETS[told["model"]["preset"]][kind_of(told["task"])] | told["model"].get("overrides", {})
-    kind = entries["model_type"]
-    vocab = told["tokenizer"].get("vocab") or VOCAB[told["tokenizer"]["pretrained"]]
-    entries = {name: value for name, value in entries.items() if name != "model_type"} | {"vocab_size": vocab}
+    entries = json.loads(text)
+    kind = entries.pop("model_type")
     special = {} if kind == "gpt2" else {"decoder_start_token_id": 0, "pad_token_id": 0}
     config = AutoConfig.for_model(kind, **entries, **special)
     build: Any = AutoModelForCausalLM if kind == "gpt2" else AutoModelForSeq2SeqLM

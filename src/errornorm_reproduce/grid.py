@@ -7,14 +7,14 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from errornorm.training.stops import Stopped
+from errornorm.training.stops import Stopped, at_once
 from errornorm.training.together import rank, told
 
 from . import methods, ranks, work
@@ -157,7 +157,7 @@ def _processes(todo: list[Cell], grid: Grid) -> Iterator[Cell]:
     """A process for each cell: one that dies takes no other with it."""
     context = multiprocessing.get_context("spawn")
     waiting, running = list(reversed(todo)), dict[Any, Cell]()
-    with _environment():
+    with _environment(), at_once("; the cells that ran go on from their checkpoints at the next start"):
         try:
             while waiting or running:
                 while waiting and len(running) < grid.jobs:
@@ -175,10 +175,12 @@ def _processes(todo: list[Cell], grid: Grid) -> Iterator[Cell]:
         finally:
             for process in running:
                 process.terminate()
+            for process in running:
+                process.join()
 
 
 def _child(cell: Cell, store: Store, place: work.Place, method_file: Path | None) -> None:
-    with one_thread():
+    with one_thread(), suppress(Stopped):  # this process was asked to end, and has
         one(cell, store, place, method_file)
 
 

@@ -35,7 +35,7 @@ def of_run(run: RunDir, config: TrainConfig) -> dict[str, Any]:
     row = json.loads(run.evaluation.read_text(encoding="utf-8"))
     saved = use.load(run.path)
     saved.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    found = {name: row[name] for name in (*MEASURES, "num", "tokens") if name in row}
+    found = stated(run)
     if config.task == "language-modeling":
         return _facts(run, row, found, {"perplexity": {"": _blocks(saved, config)}})
     sentences = _sentences(read_rows(run.outputs("test")), config)
@@ -43,6 +43,12 @@ def of_run(run: RunDir, config: TrainConfig) -> dict[str, Any]:
     found |= {name + GREEDY: number for name, number in greedy.items()}
     sentences |= {name + GREEDY: parts for name, parts in _sentences(lines, config).items()}
     return _facts(run, row, found, sentences) | ({"sets": row["sets"]} if "sets" in row else {})
+
+
+def stated(run: RunDir) -> dict[str, Any]:
+    """What a finished run says of itself."""
+    row = json.loads(run.evaluation.read_text(encoding="utf-8"))
+    return {name: row[name] for name in (*MEASURES, "num", "tokens") if name in row}
 
 
 def _facts(run: RunDir, row: dict[str, Any], found: dict[str, Any], sentences: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 from errornorm.data.files import written
+from errornorm.tables import table
 
 from . import run
+from .claims import verdicts
 from .items import ITEMS
 from .plan import Plan
 from .scales import SCALES
@@ -47,18 +49,19 @@ def markdown(results: Path, folder: Path) -> str:
     for scale in SCALES.values():
         if scale.name in UNSHOWN:
             continue
-        sections = []
+        sections: list[str] = []
+        claims: list[tuple[str, ...]] = []
         for item in ITEMS.values():
             plan = run.chosen(item, Plan(scale, tuple(range(MOST_SEEDS))), store)
-            if not present(store, item.cells(plan)):
+            if not (there := present(store, item.cells(plan))):
                 continue
             text, figure = run.shown(item, plan, store)
             picture = f"\n![{item.title}]({os.path.relpath(figure, folder)})\n" if figure else ""
-            remarks = results / item.name / f"remarks-{scale.name}.md"
-            said = "\n" + remarks.read_text(encoding="utf-8") if remarks.is_file() else ""
-            sections.append(text + picture + said)
+            sections.append(text + picture)
+            claims += [(item.name, v.claim.text, v.text) for v in verdicts(item, there)]
         if sections:
-            parts.append(f"# Scale `{scale.name}`\n\n{scale.about}\n\n" + "\n".join(sections))
+            summary = table(("item", "the paper says", "here"), claims)
+            parts += [f"# Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections]
     return "\n".join(parts)
 
 

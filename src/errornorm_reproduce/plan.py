@@ -14,6 +14,7 @@ from .store import Row
 
 Found = Sequence[tuple[Cell, Row]]
 Numbers = Mapping[str, Mapping[str, float]]  # row -> column -> number
+BASELINE = methods.MLE.name
 LOWER = ("perplexity", "nll", "copies")  # is better
 
 
@@ -47,9 +48,11 @@ class Plan:
         there = [*families, *self.extra]
         return [family for family in there if not self.families or family.name in self.families]
 
-    def objective(self, family: Family, condition: Condition) -> str:
-        first = family.objectives(self.scale.start(condition.corpus))[0]
-        return self.chosen.get((condition, family.name), first)
+    def objective(self, family: Family, condition: Condition, corpus: str) -> str:
+        """The candidate that was chosen, from the step of the corpus on."""
+        candidates = family.objectives(self.scale.start(condition.corpus))
+        chosen = self.chosen.get((condition, family.name), candidates[0])
+        return family.objectives(self.scale.start(corpus))[candidates.index(chosen)]
 
     def compared(
         self, item: str, column: str, corpus: str, condition: Condition, families: Sequence[Family] = methods.ALL,
@@ -57,20 +60,27 @@ class Plan:
     ) -> list[Cell]:  # fmt: skip
         """A cell for each method and seed."""
         return [
-            self.scale.cell(item, family.name, column, corpus, objective=self.objective(family, condition), seed=seed,
-                            code=family.code, **more)
+            self.scale.cell(item, family.name, column, corpus, objective=self.objective(family, condition, corpus),
+                            seed=seed, code=family.code, **more)
             for family in self.rows(families) for seed in self.seeds
         ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper that rows can confirm or not: in a column, one method is better than another."""
+    """A sentence of the paper that rows can confirm or not.
+
+    Args:
+        text: The paper's words.
+        better: A method that is said to be better,
+        than: than these,
+        columns: in these columns; without, in all that were measured.
+    """
 
     text: str
     better: str
-    than: str
-    column: str
+    than: tuple[str, ...] = (BASELINE,)
+    columns: tuple[str, ...] = ()
 
 
 def by_column(cell: Cell, row: Row, measure: str) -> dict[str, float]:

@@ -2,35 +2,100 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from errornorm.tables import table
 
-from .plan import LOWER, Found, Item
-from .statistics import BASELINE, Entries, Entry, Numbers, entries
+from .choose import Tried
+from .claims import Verdict, verdicts
+from .plan import BASELINE, Found, Item
+from .statistics import SURE, Entries, Entry, entries
 
 FORMATS = {"perplexity": ".2f", "nll": ".4f", "copies": ".0%", "copies_greedy": ".0%"}
-SURE = 0.05
 
 
-def section(item: Item, found: Found, failed: Sequence[str] = ()) -> str:
+@dataclass(frozen=True)
+class Parts:
+    """What a section is made from.
+
+    Args:
+        found: The cells that have rows.
+        tried: The candidates of the choice.
+        failed: Names of cells that failed, with the reason.
+        remarks: What people say about it; numbers stand in it as [[row, column, measure]].
+    """
+
+    found: Found
+    tried: Sequence[Tried] = ()
+    failed: Sequence[str] = ()
+    remarks: str = ""
+
+
+def section(item: Item, parts: Parts) -> str:
     """An item as a part of a page."""
-    parts = [f"## {item.title}", f"`{item.name}`: {item.where}."]
-    if found:
-        parts.append(conditions(found))
-        for title, measure in item.measures.items():
-            if body := _numbers(item, entries(item, found, measure), measure):
-                parts.append(f"{title}:\n\n{body}")
-        if item.paper:
-            parts.append(directions(item, entries(item, found, item.measure)))
+    found = parts.found
+    out = [f"## {item.title}", f"`{item.name}`: {item.where}."]
+    if item.words:
+        out.append("The paper: " + "; ".join(f"{name}: “{words}”" for name, words in item.words.items()) + ".")
+    if not found:
+        out.append("Not run yet.")
     else:
-        parts.append("Not run yet.")
-    if item.text is not None and found:
-        parts.append(item.text(found))
-    if claims := claimed(item, found):
-        parts.append("What the paper says:\n\n" + "\n".join(claims))
-    parts += [f"Failed: {name}." for name in failed]
-    return "\n\n".join(part for part in parts if part) + "\n"
+        out += [conditions(found), filled(item, found, parts.remarks)]
+        for title, measure in item.measures.items():
+            if body := _numbers(entries(item, found, measure), measure):
+                out.append(f"{title}:\n\n{body}")
+        if item.paper:
+            out.append(directions(item, entries(item, found, item.measure)))
+        if item.text is not None:
+            out.append(item.text(found))
+        if item.claims:
+            out.append("What the paper says:\n\n" + "\n".join(_claim(item, v) for v in verdicts(item, found)))
+        out.append(_choice(parts.tried))
+    out += [f"Failed: {name}." for name in parts.failed]
+    return "\n\n".join(part for part in out if part) + "\n"
+
+
+def filled(item: Item, found: Found, remarks: str) -> str:
+    """Remarks with their numbers, such as [[ENT-Fraction, 50%, bleu]]: no number is typed twice."""
+
+    def number(match: re.Match[str]) -> str:
+        name, column, measure = (part.strip() for part in match[1].rsplit(",", 2))
+        entry = entries(item, found, measure).get(name, {}).get(column)
+        if entry is None:
+            raise ValueError(f"remarks about {item.name}: nothing measured for {match[0]}")
+        return f"{entry.mean:{FORMATS.get(measure, '.1f')}}"
+
+    return re.sub(r"\[\[(.*?)\]\]", number, remarks.strip())
+
+
+def _claim(item: Item, verdict: Verdict) -> str:
+    form = FORMATS.get(item.measure, ".1f")
+    numbers = [
+        f"{one.column}: {one.ours:{form}} against {one.theirs:{form}} of {one.than}"
+        + ("" if one.p is None else f", p = {one.p:.3f}")
+        for one in verdict.comparisons
+    ]
+    seeds = max((one.seeds for one in verdict.comparisons), default=0)
+    more = f" ({verdict.claim.better}, {seeds} seed{'s' * (seeds > 1)}; {'; '.join(numbers)})" if numbers else ""
+    return f"- “{verdict.claim.text}”: **{verdict.text}**{more}"
+
+
+def _choice(tried: Sequence[Tried]) -> str:
+    lines = []
+    for family in dict.fromkeys(one.family for one in tried):
+        ours = [one for one in tried if one.family == family]
+        form = FORMATS.get(ours[0].measure, ".1f")
+        texts = [f"{'**' * one.best}{one.score:{form}}{'**' * one.best} `{one.objective}`" for one in ours]
+        lines.append((family, ", ".join(texts)))
+    measure = tried[0].measure if tried else ""
+    return (
+        f"Settings, chosen once on the development set ({measure}; seed 0):\n\n"
+        + table(("method", "candidates"), lines)
+        if lines
+        else ""
+    )
 
 
 def conditions(found: Found) -> str:
@@ -51,7 +116,7 @@ def conditions(found: Found) -> str:
     )
 
 
-def _numbers(item: Item, found: Entries, measure: str) -> str:
+def _numbers(found: Entries, measure: str) -> str:
     columns = list(dict.fromkeys(column for row in found.values() for column in row))
     objectives = {name: {entry.objective for entry in row.values()} for name, row in found.items()}
     lines = [
@@ -98,26 +163,3 @@ def _agreement(theirs: float, entry: Entry) -> str:
     if abs(theirs) < 1e-9:
         return "paper: none"
     return "same" if theirs * entry.difference > 0 else "opposite"
-
-
-def claimed(item: Item, found: Found) -> list[str]:
-    """Each claim, and whether the rows bear it out."""
-    if not item.claims:
-        return []
-    ours = Numbers(item, found, item.measure)
-    table, form = ours.entries(), FORMATS.get(item.measure, ".1f")
-    out = []
-    for claim in item.claims:
-        a, b = (table.get(name, {}).get(claim.column) for name in (claim.better, claim.than))
-        difference, p = ours.against(claim.better, claim.than, claim.column)
-        if a is None or b is None or difference is None:
-            verdict = "not measured"
-        else:
-            gain = difference * (-1 if item.measure in LOWER else 1)
-            chance = difference == 0 or (p is not None and p >= SURE)
-            held = "within chance" if chance else "held" if gain > 0 else "did not hold"
-            seeds = f"{len(a.values)} seed{'s' if len(a.values) > 1 else ''}"
-            numbers = f"{claim.better} {a.mean:{form}}, {claim.than} {b.mean:{form}}"
-            verdict = f"**{held}** ({claim.column}: {numbers}, {seeds}{'' if p is None else f', p = {p:.3f}'})"
-        out.append(f"- “{claim.text}”: {verdict}")
-    return out

@@ -139,4 +139,7 @@ def shown(item: Item, plan: Plan, store: Store) -> tuple[str, Path | None]:
         figure = store.folder / item.name / f"{item.name}-{plan.scale.name}.svg"
         if is_main():
             item.figure(found, figure)
-    return render.section(item, found, failed), figure
+    tried = choose.tried(plan, item.condition, item.families, store) if item.condition else []
+    remarks = store.folder / item.name / f"remarks-{plan.scale.name}.md"
+    said = remarks.read_text(encoding="utf-8") if remarks.is_file() else ""
+    return render.section(item, render.Parts(found, tried, failed, said)), figure

@@ -74,7 +74,8 @@ TINY = Scale(
         "multilingual": _tiny({"of": "caption-directions", "sizes": [300, 300], "valid": 12, "test": 12}),
         "mismatched": _tiny({"of": "caption-directions", "sizes": [120, 300], "valid": 12, "test": 12}),
         "bilingual": _tiny({"of": "captions", "train": 300, "valid": 20, "test": 20}),
-        "summarization": _tiny({"of": "caption-summaries", "train": 300, "valid": 20, "test": 20}, "summarization"),
+        "summarization": _tiny({"of": "caption-summaries", "train": 300, "valid": 20, "test": 20}, "summarization")
+        | {"start": 0, "pretrain": {"recipe": {"of": "captions", "train": 300, "valid": 20, "test": 20}}},
         "natural": _tiny({"of": "natural-captions", "train": 300, "valid": 20, "test": 20}),
     },
     noise=(0.0, 0.2, 0.5),
@@ -119,10 +120,34 @@ SMALL = Scale(
         "bilingual": _small({"of": "multi30k", "languages": ["cs"]}, {}),
         "summarization": _small(
             {"of": "debian-long-to-short", "valid": 1000, "test": 1000},
-            {"max_length": 128, "training.tokens_per_step": 2800, "evaluation.max_new_tokens": 32},
+            {
+                "start": 0,  # "we can rely on the pre-trained model to make an estimate of the data quality"
+                "max_length": 128,
+                "training.steps": 500,
+                "training.tokens_per_step": 2800,
+                "training.learning_rate": 1e-3,
+                "evaluation.max_new_tokens": 32,
+                "pretrain": {
+                    "recipe": {"of": "debian-gaps", "valid": 1000, "test": 1000},
+                    "training.steps": 1600,
+                    "training.learning_rate": 2e-3,
+                },
+            },
             "summarization",
         ),
-        "natural": _small({"of": "europarl-en-fr-natural-noise"}, {"tokenizer.vocab": 8000, "evaluation.limit": 200}),
+        "natural": _small(
+            {"of": "europarl-en-fr-natural-noise", "words": 20},
+            {
+                "start": 0,
+                "training.steps": 400,
+                "training.learning_rate": 1e-3,
+                "pretrain": {
+                    "recipe": {"of": "europarl-en-fr", "words": 20},
+                    "training.steps": 3000,
+                    "training.learning_rate": 2e-3,
+                },
+            },
+        ),
     },
     noise=(0.0, 0.2, 0.5),
     fractions=(0.2, 0.4, 0.6),
@@ -195,7 +220,18 @@ PAPER = Scale(
             "summarization",
         ),
         "natural": _paper(
-            {"of": "europarl-en-fr-natural-noise"}, {"tokenizer.vocab": 16_000, "training.steps": 20_000}
+            {"of": "europarl-en-fr-natural-noise", "words": 250},
+            {
+                "start": 0,
+                "tokenizer.vocab": 16_000,
+                "training.steps": 4_000,
+                "training.learning_rate": 2e-4,
+                "pretrain": {
+                    "recipe": {"of": "europarl-en-fr", "words": 250},
+                    "training.steps": 30_000,
+                    "training.learning_rate": 5e-4,
+                },
+            },
         ),
     },
     noise=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
@@ -235,7 +271,7 @@ PAPER = Scale(
         "summarization.training": "not in the paper: 3 epochs of 32 articles a step, the defaults of the Trainer",
         "summarization.start": "Since we can rely on the pre-trained model to make an estimate of the data quality, we "
         "do not need to pre-define a threshold",
-        "natural.recipe": "not in the paper; local data, from --data",
+        "natural": "not in the paper; local data, from --data, as at the scale small",
         "noise": "{10%, 20%, 30%, 40% 50%} of the size of the original clean corpus",
         "fractions": "Figure 6; the text speaks of 10%-20% and 60%",
         "starts": "we vary this iteration in {0, 100, 200, 500, 1000} parameter updates",

@@ -10,11 +10,11 @@ from typing import Any
 from errornorm.evaluation.significance import joined, p_value, resampled, value
 
 from .measures import restored
-from .plan import Found, Item
+from .plan import BASELINE, Found, Item
 from .store import Row
 
 SAMPLES, SEED = 1000, 12345
-BASELINE = "MLE"
+SURE = 0.05
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,13 @@ class Numbers:
 
     def entries(self) -> Entries:
         """By method and column."""
-        return {
-            name: {column: self._entry(name, column) for column in columns} for name, columns in self._cells.items()
-        }
+        return {name: {column: self.entry(name, column) for column in columns} for name, columns in self._cells.items()}
 
-    def _entry(self, name: str, column: str) -> Entry:
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(column for row in self._cells.values() for column in row))
+
+    def entry(self, name: str, column: str) -> Entry:
         seeds = self._cells[name][column]
         values = {seed: number for seed, (number, _, _) in sorted(seeds.items())}
         objective = next(iter(seeds.values()))[2]

@@ -18,13 +18,13 @@ from errornorm.training.rundir import RunDir, read_rows
 from errornorm.training.together import together, told
 
 from . import corpora, highlights, hub, illustration, measures
-from .cells import Cell, canonical
+from .cells import Cell, canonical, merged
 from .recipe import DIRECTION
 
 LOCK = ".cell.lock"
 POINTS = 60  # of a curve
 COLUMNS = ("step", "nll", "kept", "error_norm_top10")
-OWN = ("prune", "labels", "level")  # settings of cells that build on another one
+OWN = ("prune", "labels", "level", "score")  # settings of cells that build on another one
 Parts = Sequence[Mapping[str, Any]]  # corpora as in a training configuration
 
 
@@ -53,6 +53,9 @@ def configured(cell: Cell, place: Place, learnt: Parts | None = None) -> TrainCo
     asked = cell.told
     found = corpora.sources(cell, place.work, place.data)
     steps = asked["training"]["steps"]
+    sections = {name: asked[name] for name in ("model", "tokenizer", "training", "logging")}
+    if "pretrain" in asked:
+        sections |= {"model": {"pretrained": str(finished(before(cell), place).model)}, "tokenizer": {}}
     return TrainConfig.model_validate(
         {
             "task": asked["task"],
@@ -66,7 +69,7 @@ def configured(cell: Cell, place: Place, learnt: Parts | None = None) -> TrainCo
                 "temperature": asked.get("temperature", 1.0),
                 "prefix": asked.get("prefix", ""),
             },
-            **{name: asked[name] for name in ("model", "tokenizer", "training", "logging")},
+            **sections,
             "evaluation": hub.evaluation(asked["evaluation"], place.work, place.data),
             "checkpoints": Checkpoints(every=max(1, min(steps, 2000)), keep=1),
         }
@@ -87,6 +90,8 @@ def trained(cell: Cell, place: Place, learnt: Parts | None = None) -> dict[str, 
     found = measures.of_run(run, config)
     rows = [row for row in read_rows(run.metrics) if row["split"] == "train"]
     every = max(1, -(-len(rows) // POINTS))
+    if "pretrain" in cell.told:
+        found["before"] = measures.stated(RunDir(place.folder(before(cell)) / "run"))
     found["curve"] = [[_short(row.get(name)) for name in COLUMNS] for row in rows[::every]]
     for folder in (run.checkpoints, run.data):  # the model stays: other cells may score with it
         shutil.rmtree(folder, ignore_errors=True)
@@ -103,14 +108,22 @@ def base_of(cell: Cell) -> Cell:
     return cell.but(do="train", objective="mle", code="", seed=0, split="test", settings=canonical(told))
 
 
-def based(cell: Cell, place: Place) -> tuple[Cell, RunDir]:
-    """The base of a cell, finished; it is done now if it was not."""
-    base = base_of(cell)
+def before(cell: Cell) -> Cell:
+    """The run that a cell fine-tunes the model of: likelihood on another corpus."""
+    told = cell.told
+    changes = told.pop("pretrain")
+    return cell.but(
+        do="train", objective="mle", code="", noise=(), seed=0, split="test", settings=canonical(merged(told, changes))
+    )
+
+
+def finished(base: Cell, place: Place) -> RunDir:
+    """The run of a cell that another one builds on; it is done now if it was not."""
     run = RunDir(place.folder(base) / "run")
     with _alone(base, place):
         if told(not run.evaluation.is_file()):
             trained(base, place)
-    return base, run
+    return run
 
 
 @contextmanager
@@ -127,15 +140,17 @@ def _alone(base: Cell, place: Place) -> Iterator[None]:
 
 
 def scored(cell: Cell, place: Place) -> list[tuple[dict[str, Any], Path]]:
-    """The training corpus under the base's model: each file of it, and the folder of its scores."""
+    """A corpus under the base's model, the one that it learnt from or the one that is asked for: each file of it, and
+    the folder of its scores."""
     from errornorm.scoring.run import score
 
-    base, run = based(cell, place)
-    out = []
-    for part in corpora.sources(base, place.work, place.data)["train"]:
+    base, other = base_of(cell), cell.told.get("score")
+    run = finished(base, place)
+    asked, out = base.but(settings={"recipe": other}) if other else base, []
+    for part in corpora.sources(asked, place.work, place.data)["train"]:
         language = part.get(DIRECTION, "")
-        out.append((part, place.folder(base) / f"scores{language and f'-{language}'}"))
-    with _alone(base, place), together():
+        out.append((part, place.folder(asked) / f"scores{language and f'-{language}'}"))
+    with _alone(asked, place), together():
         for part, folder in out if is_main() else []:
             language = part.get(DIRECTION)
             score(part["path"], run.path, folder, to=language.split("-")[1] if language else None)
@@ -177,7 +192,8 @@ def separated(cell: Cell, place: Place) -> dict[str, Any]:
 
 def highlighted(cell: Cell, place: Place) -> dict[str, Any]:
     """Sentences of the training corpus with the error norm of each token."""
-    base, run = based(cell, place)
+    base = base_of(cell)
+    run = finished(base, place)
     if not is_main():
         return {}
     parts = corpora.sources(base, place.work, place.data)["train"]

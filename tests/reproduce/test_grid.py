@@ -56,6 +56,7 @@ def test_a_row_says_how_it_was_made(how):
     assert len(row["data_hash"]) == 64
     assert row["machine"]["processor"]
     assert "tok:13a" in row["signatures"]["bleu"]
+    assert str(how.store.folder.parent) not in json.dumps(row)  # rows are published
 
 
 def test_a_cell_that_fails_is_named_and_the_others_go_on(how):

@@ -51,7 +51,7 @@ def test_the_paper_scale_says_what_it_takes_and_how_to_start_it(capsys):
     from errornorm import cli
 
     assert cli.main(["reproduce", "table-lm", "--scale", "paper", "--dry-run", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    (told,) = json.loads(capsys.readouterr().out)
     (kind,) = told["runs"]
     assert kind["model"] == "gpt2-large"
     assert abs(kind["parameters"] - 774_030_080) < 1e6

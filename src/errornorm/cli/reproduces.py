@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .app import app
 from .printing import AsJson, example, print_json, print_markdown, print_table, progress, say
+
+if TYPE_CHECKING:
+    from errornorm_reproduce.run import Reproduced
 
 
 @app.command(
@@ -55,61 +58,69 @@ def reproduce(
         print_table(("item", "in the paper", "what"), [(i.name, i.where, i.title) for i in ITEMS.values()])
         return
     asked = run.Asked(scale, data, seeds, jobs, results, work, tuple(method), method_file, slurm)
-    for name in list(ITEMS) if items == ["all"] else items:
-        item = run.item_of(name)
+    answers: list[dict[str, Any]] = []
+    failed = 0
+    for item in [run.item_of(name) for name in (ITEMS if items == ["all"] else items)]:
         if dry_run:
-            plan = asked.plan()
-            found = dry.estimate(item, plan, run.choices(item, plan))
-            command, words = dry.command(name, asked, dry.needs_data(item, plan)), dry.words(item, plan)
-            print_json({"item": name, "runs": found, "words": dict(words), "command": command}) if as_json else (
-                _print_dry(found, words, command)
-            )
+            found = dry.estimate(item, plan := asked.plan(), run.choices(item, plan))
+            command, words = dry.command(item.name, asked, dry.needs_data(item, plan)), dict(dry.words(item, plan))
+            answers.append({"item": item.name, "runs": found, "words": words, "command": command})
+            _print_dry(answers[-1], as_json)
             continue
         with progress(every=None if rank() else 0) as tell:
-            done = run.reproduce(name, asked, tell)
-        if rank():  # of several ranks one speaks; a launcher would stop it if another one ended with 1
+            done = run.reproduce(item.name, asked, tell)
+        if rank():  # of several ranks one speaks; a launcher would stop it if another one ended with an error
             continue
-        _print_done(name, done, as_json)
+        answers.append(_answer(item.name, done))
+        _print_done(done, as_json)
         if slurm is not None:
             say(f"{len(done.jobs)} jobs submitted: call it again for what comes next, and for the table")
-        if done.outcome.failed:
-            raise typer.Exit(1)
+        failed += len(done.outcome.failed)
+    if rank():
+        return
+    if as_json:
+        print_json(answers)
     if page is not None:
         from errornorm_reproduce import page as pages
 
         for path in pages.write(page, results):
-            print(path)
+            say(f"wrote {path}")
+    if failed:
+        raise typer.Exit(6)
 
 
-def _print_dry(found: list[dict[str, object]], words: list[tuple[str, str]], command: str) -> None:
+def _print_dry(answer: dict[str, Any], as_json: bool) -> None:
     from errornorm_reproduce import dry
 
-    if found:
-        print_table(*dry.table(found))
-    print_table(("setting", "what the paper says"), words)
-    say(dry.ASSUMED)
-    print(f"\n{command}")
-
-
-def _print_done(name: str, done: object, as_json: bool) -> None:
-    from errornorm_reproduce.run import Reproduced
-
-    assert isinstance(done, Reproduced)
-    outcome = done.outcome
     if as_json:
-        print_json({
-            "item": name,
-            "text": done.text,
-            "figure": str(done.figure) if done.figure else None,
-            "done": [cell.hash for cell in outcome.done],
-            "before": [cell.hash for cell in outcome.before],
-            "elsewhere": [cell.hash for cell in outcome.elsewhere],
-            "failed": [{"cell": cell.name, "why": why} for cell, why in outcome.failed],
-            "jobs": list(done.jobs),
-        })  # fmt: skip
-    else:
+        return
+    if answer["runs"]:
+        print_table(*dry.table(answer["runs"]))
+    print_table(("setting", "what the paper says"), list(answer["words"].items()))
+    say(dry.ASSUMED)
+    print(f"\n{answer['command']}")
+
+
+def _answer(name: str, done: Reproduced) -> dict[str, Any]:
+    outcome = done.outcome
+    return {
+        "item": name,
+        "text": done.text,
+        "figure": str(done.figure) if done.figure else None,
+        "done": [cell.hash for cell in outcome.done],
+        "before": [cell.hash for cell in outcome.before],
+        "elsewhere": [cell.hash for cell in outcome.elsewhere],
+        "failed": [{"cell": cell.name, "why": why} for cell, why in outcome.failed],
+        "jobs": list(done.jobs),
+    }
+
+
+def _print_done(done: Reproduced, as_json: bool) -> None:
+    if not as_json:
         print_markdown(done.text, raw=False)
-    for cell, why in outcome.failed:
+        if done.figure:
+            say(f"drew {done.figure}")
+    for cell, why in done.outcome.failed:
         say(f"failed: {cell.name}: {why}")
-    for cell in outcome.elsewhere:
+    for cell in done.outcome.elsewhere:
         say(f"another process has {cell.name}: start again when it is done")

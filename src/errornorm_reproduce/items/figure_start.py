@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from statistics import stdev
+
+from errornorm.tables import table
 
 from .. import drawing, methods
 from ..cells import Cell
@@ -37,10 +40,27 @@ def cells(plan: Plan) -> list[Cell]:
     return out
 
 
+def text(found: Found) -> str:
+    """How far a method's perplexity depends on the step: what the paper calls variance."""
+    lines, spreads = [], {}
+    for name, row in entries(ITEM, found, "perplexity").items():
+        values = [entry.mean for entry in row.values()]
+        if name != methods.MLE.name and len(values) > 1:
+            spreads[name] = (stdev(values), min(values))
+            lines.append((name, f"{stdev(values):.2f}", f"{min(values):.2f}", f"{max(values):.2f}"))
+    if not lines:
+        return ""
+    least, best = (min(spreads, key=lambda name: spreads[name][i]) for i in (0, 1))
+    return table(("method", "standard deviation over steps", "best", "worst"), lines) + (
+        f"\n\nThe paper: “ENT exhibits the least variance and best performance.” Here the least is that of {least}, "
+        f"the best perplexity that of {best}."
+    )
+
+
 def draw(found: Found, path: Path) -> None:
-    table = entries(ITEM, found, "perplexity")
     lines = {
-        name: ([int(column) for column in row], [entry.mean for entry in row.values()]) for name, row in table.items()
+        name: ([int(column) for column in row], [entry.mean for entry in row.values()])
+        for name, row in entries(ITEM, found, "perplexity").items()
     }
     drawing.lines(lines, path, "step from which the method acts", "perplexity")
 
@@ -55,4 +75,5 @@ ITEM = Item(
     condition=CHOICE,
     families=FAMILIES,
     figure=draw,
+    text=text,
 )

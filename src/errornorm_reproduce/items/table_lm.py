@@ -22,12 +22,11 @@ ITEM = Item(
     measures={"Perplexity (lower is better)": "perplexity"},
     paper={name: {COLUMN: number} for name, number in PAPER.items()},
     claims=(
-        Claim("Truncating with error norm outperforms the MLE baseline by 1.38 perplexity", "ENT-Fraction", "MLE",
-              COLUMN),
+        Claim("Truncating with error norm outperforms the MLE baseline by 1.38 perplexity", "ENT-Fraction"),
         Claim("Truncating with error norm outperforms truncating with loss for a fixed fraction", "ENT-Fraction",
-              "Loss Truncation", COLUMN),
+              ("Loss Truncation",)),
         Claim("Truncating to a given threshold outperforms all existing methods by lowering 1.58 perplexity compared "
-              "to the MLE baseline", "ENT-Threshold", "MLE", COLUMN),
+              "to the MLE baseline", "ENT-Threshold", ("MLE", "Loss Truncation", "TaiLr")),
     ),
     words={
         "model": "a GPT2-large model on the WikiText-103 dataset for 5 epochs from scratch",

@@ -13,7 +13,7 @@ ITEM = Item(
     title="Naturally untranslated text",
     cells=lambda plan: plan.compared(NAME, COLUMN, "natural", CHOICE),
     measures=MEASURES,
-    claims=(Claim("robust to untranslated text (Table 1, here as it occurs)", "ENT-Fraction", "MLE", COLUMN),),
+    claims=(Claim("robust to untranslated text (Table 1, here as it occurs)", "ENT-Fraction"),),
     words={"data": "proceedings of 2011, whose French edition was not fully translated; tested on translated text"},
     condition=CHOICE,
 )

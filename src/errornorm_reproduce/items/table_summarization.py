@@ -18,11 +18,11 @@ PAPER = {
 }
 CHOICE = Condition("summarization")
 MODELS = {"T5-small": ("google-t5/t5-small", "summarize: "), "BART-base": ("facebook/bart-base", "")}
-OURS = "from scratch"
+OURS = "ours"  # a small model that learnt the first sentences of descriptions from the rest of them
 
 
 def cells(plan: Plan) -> list[Cell]:
-    if plan.scale.name != "paper":  # there is no pretrained model in local data
+    if plan.scale.name != "paper":
         return plan.compared(NAME, OURS, "summarization", CHOICE)
     return [
         cell
@@ -51,10 +51,9 @@ ITEM = Item(
     measures={"ROUGE, beam 5": "rougeLsum", "ROUGE, greedy": "rougeLsum_greedy"},
     paper={name: dict(zip(COLUMNS, numbers, strict=True)) for name, numbers in PAPER.items()},
     claims=(
-        Claim("truncating with error norm consistently outperforms all other methods", "ENT-Fraction", "MLE",
-              f"{OURS}, R-L"),
-        Claim("Directly pruning out a fraction of data produces the best result", "ENT-Fraction", "ENT-Threshold",
-              f"{OURS}, R-L"),
+        Claim("truncating with error norm consistently outperforms all other methods", "ENT-Fraction",
+              ("MLE", "Loss Truncation", "TaiLr")),
+        Claim("Directly pruning out a fraction of data produces the best result", "ENT-Fraction", ("ENT-Threshold",)),
     ),
     words={
         "model": "fine-tuning T5-small and BART-base on the CNN/Daily Mail Summarization dataset",

@@ -39,10 +39,13 @@ ITEM = Item(
     measures=MEASURES,
     paper={name: dict(zip(COLUMNS, numbers, strict=True)) for name, numbers in PAPER.items()},
     claims=(
-        Claim("Outperforming the baseline 3.8 BLEU ... when 50% of noise is injected", "ENT-Fraction", "MLE", "50%"),
-        Claim("outperforming the best of Loss Truncation and TaiLr 2.1 BLEU", "ENT-Fraction", "TaiLr", "50%"),
-        Claim("TaiLr exhibits modest gains", "TaiLr", "MLE", "50%"),
-        Claim("consistently improves performance with higher injection percentages", "ENT-Fraction", "MLE", "20%"),
+        Claim("Error Norm Truncation consistently improves performance with higher injection percentages",
+              "ENT-Fraction", columns=COLUMNS[1:]),
+        Claim("Outperforming the baseline 3.8 BLEU ... when 50% of noise is injected", "ENT-Fraction",
+              columns=("50%",)),
+        Claim("outperforming the best of Loss Truncation and TaiLr 2.1 BLEU when 50% of noise is injected",
+              "ENT-Fraction", ("Loss Truncation", "TaiLr"), ("50%",)),
+        Claim("TaiLr exhibits modest gains", "TaiLr", columns=COLUMNS[1:]),
     ),
     words={
         "data": "we inject noise into 1M parallel sentences of En-Fr data from the opus-100 dataset",
@@ -50,4 +53,4 @@ ITEM = Item(
         "the original clean corpus",
     },
     condition=CHOICE,
-)
+)  # fmt: skip

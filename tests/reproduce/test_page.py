@@ -1,0 +1,109 @@
+"""What is said about rows: verdicts, choices, remarks. The rows are made up here; others test how real ones come."""
+
+import pytest
+
+from errornorm_reproduce import choose, page, run
+from errornorm_reproduce.items import ITEMS
+from errornorm_reproduce.items.table_untranslated import CHOICE
+from errornorm_reproduce.methods import ALL
+from errornorm_reproduce.plan import Plan
+from errornorm_reproduce.scales import SCALES
+from errornorm_reproduce.store import Store
+
+NAME = "table-untranslated"
+FAMILIES = ("MLE", "Loss Truncation", "TaiLr", "ENT-Fraction")
+BLEU = {  # columns 0%, 20%, 50%
+    "MLE": (30.0, 20.0, 10.0),
+    "Loss Truncation": (30.0, 21.0, 25.0),
+    "TaiLr": (30.0, 19.0, 11.0),
+    "ENT-Fraction": (29.0, 25.0, 24.0),
+}
+SEEDS = (0, 1)
+
+
+def plan(families=FAMILIES):
+    return Plan(SCALES["small"], SEEDS, families)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A whole table; the second seed is 2 BLEU better. No sentences, so no p-values."""
+    store = Store(tmp_path / "results")
+    for cell in ITEMS[NAME].cells(plan()):
+        bleu = BLEU[cell.row][("0%", "20%", "50%").index(cell.column)] + 2 * cell.seed
+        numbers = {"bleu": bleu, "bleu_greedy": bleu - 1, "copies": 0.25, "copies_greedy": 0.0}
+        store.write(cell, {"measures": numbers, "signatures": {"bleu": "tok:13a"}}, 60.0, 1)
+    return store
+
+
+def shown(store):
+    return run.shown(ITEMS[NAME], plan(), store)[0]
+
+
+def test_a_table_has_means_and_deviations_over_seeds_and_says_where_they_come_from(store):
+    text = shown(store)
+    assert "| MLE | `mle` | 31.0 ± 1.4 | 21.0 ± 1.4 | 11.0 ± 1.4 |" in text
+    assert "| MLE | `mle` | 25% ± 0% | 25% ± 0% | 25% ± 0% |" in text
+    assert "Scale small; seeds 0, 1; 24 cells" in text
+    assert "1.0 minutes for a cell" in text
+
+
+def test_the_papers_difference_stands_beside_ours(store):
+    text = shown(store)
+    assert "| ENT-Fraction | 50% | 28.6 → 32.4 | +3.8 | 11.0 → 25.0 | +14.0 | - | same |" in text
+    assert "| TaiLr | 20% | 33.2 → 33.4 | +0.2 | 21.0 → 20.0 | -1.0 | - | opposite |" in text
+
+
+def test_a_claim_holds_where_its_rows_say_so_and_only_there(store):
+    text = shown(store)
+    assert "“Outperforming the baseline 3.8 BLEU ... when 50% of noise is injected”: **held** (ENT-Fraction, 2 seeds; "\
+        "50%: 25.0 against 11.0 of MLE)" in text  # fmt: skip
+    assert "when 50% of noise is injected”: **held in 1 of 2, did not hold in 1 of 2**" in text
+    assert "“TaiLr exhibits modest gains”: **held in 1 of 2, did not hold in 1 of 2**" in text
+
+
+def test_a_claim_without_rows_is_not_measured(tmp_path):
+    item = ITEMS["table-lm"]
+    cells = item.cells(Plan(SCALES["small"], (0,), ("MLE",)))
+    store = Store(tmp_path)
+    store.write(cells[0], {"measures": {"perplexity": 100.0}}, 60.0, 1)
+    text, _ = run.shown(item, Plan(SCALES["small"], (0,), ("MLE",)), store)
+    assert text.count("**not measured**") == len(item.claims)
+
+
+def test_the_choice_is_shown_with_what_every_candidate_reached(store):
+    families = ("Loss Truncation",)
+    for cell, bleu in zip(choose.cells(plan(families), CHOICE, ALL), (3.0, 7.0, 5.0), strict=True):
+        store.write(cell, {"measures": {"bleu": bleu}}, 60.0, 1)
+    assert "3.0 `loss_truncation(0.05, start=300)`, **7.0** `loss_truncation(0.1, start=300)`" in shown(store)
+
+
+def test_remarks_take_their_numbers_from_rows(store):
+    remarks = store.folder / NAME / "remarks-small.md"
+    remarks.write_text("From [[MLE, 50%, bleu]] to [[ENT-Fraction, 50%, bleu]]; copies [[MLE, 50%, copies]].\n")
+    assert "From 11.0 to 25.0; copies 25%." in shown(store)
+    remarks.write_text("[[MLE, 60%, bleu]]")
+    with pytest.raises(ValueError, match="nothing measured for"):
+        shown(store)
+
+
+def test_what_failed_is_on_the_page(store):
+    cell = ITEMS[NAME].cells(plan())[0]
+    store.path(cell).unlink()
+    store.write_failure(cell, "MemoryError", "too large")
+    assert f"Failed: {NAME}: MLE, 0%, seed 0 ({cell.hash}): MemoryError: too large." in shown(store)
+
+
+def test_the_page_begins_with_all_claims(store, tmp_path):
+    text, site = (path.read_text(encoding="utf-8") for path in page.write(tmp_path, store.folder))
+    claims = text[: text.index("## ")]
+    assert "| table-untranslated | TaiLr exhibits modest gains | held in 1 of 2, did not hold in 1 of 2 |" in claims
+    assert "## Untranslated text" in text
+    assert "<td>TaiLr exhibits modest gains</td>" in site
+
+
+def test_a_chosen_setting_acts_from_the_step_of_its_corpus():
+    """The choice is made where truncation starts at step 300; fine-tuning starts at once."""
+    chosen = {(CHOICE, "Loss Truncation"): "loss_truncation(0.2, start=300)"}
+    cells = ITEMS["table-natural-noise"].cells(Plan(SCALES["small"], (0,), ("Loss Truncation",), chosen=chosen))
+    assert [cell.objective for cell in cells] == ["loss_truncation(0.2, start=0)"]
