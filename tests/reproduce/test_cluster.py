@@ -5,6 +5,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -80,9 +82,11 @@ def test_two_ranks_do_what_builds_on_another_run(tmp_path):
 
 @pytest.fixture
 def how(tmp_path, monkeypatch):
+    """With a way to tell that cannot be sent to another process, as that of the command line."""
+    pytest.importorskip("submitit", reason="submitit is an extra: pip install errornorm[slurm]")
     monkeypatch.chdir(tmp_path)
-    # A way to tell that only a process of its own could not be given.
-    return grid.Grid(Store(work.Path("results")), work.Place(work.Path("work")), tell=lambda text: how)
+    lock = threading.Lock()
+    return grid.Grid(Store(Path("results")), work.Place(Path("work")), tell=lambda text: lock.release())
 
 
 def test_cells_are_jobs_that_are_submitted_once(how, tmp_path):
@@ -114,6 +118,7 @@ def test_a_job_has_a_rank_for_each_gpu(how, tmp_path):
 
 
 def test_where_there_is_no_slurm_nothing_is_submitted(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("submitit", reason="submitit is an extra: pip install errornorm[slurm]")
     monkeypatch.setattr("shutil.which", lambda name: None)
     words = [
         "reproduce",
@@ -132,7 +137,7 @@ def test_where_there_is_no_slurm_nothing_is_submitted(tmp_path, monkeypatch, cap
     assert "pip install errornorm[slurm]" in capsys.readouterr().err
 
 
-def size(item, **options):
+def size(item):
     plan = Plan(SCALES["paper"], (0, 1, 2))
     return dry.estimate(ITEMS[item], plan, run.choices(ITEMS[item], plan))
 
@@ -185,7 +190,7 @@ def test_sizes_of_pretrained_models_are_those_of_their_configurations():
 
 
 def test_the_command_has_what_was_given():
-    asked = run.Asked(scale="paper", seeds=2, families=("MLE", "Loss Truncation"), results=work.Path("out"))
+    asked = run.Asked(scale="paper", seeds=2, families=("MLE", "Loss Truncation"), results=Path("out"))
     start = "torchrun --nproc-per-node 4 -m errornorm.cli reproduce table-lm --scale paper --seeds 2"
     assert dry.command("table-lm", asked) == f"{start} --method MLE --method 'Loss Truncation' --results out"
     asked = run.Asked(scale="paper", partition="gpus")
