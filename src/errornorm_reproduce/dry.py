@@ -153,7 +153,8 @@ def _described(text: str) -> Size:
 
     entries = json.loads(text)
     kind = entries.pop("model_type")
-    special = {} if kind == "gpt2" else {"decoder_start_token_id": 0, "pad_token_id": 0}
+    ends = "bos_token_id", "eos_token_id"  # else GPT-2 has those of its own vocabulary
+    special = dict.fromkeys(ends if kind == "gpt2" else ("decoder_start_token_id", "pad_token_id"), 0)
     config = AutoConfig.for_model(kind, **entries, **special)
     build: Any = AutoModelForCausalLM if kind == "gpt2" else AutoModelForSeq2SeqLM
     with torch.device("meta"):
