@@ -1,9 +1,18 @@
+import gc
+
 import pytest
 import torch
 
 from errornorm.kernels import rows, speculate
 
 torch.set_num_threads(1)  # the problems are tiny
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen():
+    """Trainers collect garbage when they begin: they need not look through all of torch and of the tests each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from errornorm import RobustLoss, VocabShard, ent_fraction, loss_truncation, mle, objective
 from tests.problems import VOCAB, problem
+from tests.processes import two_ranks
 
 SPLIT = 120  # rank 0 holds the first vocabulary entries, rank 1 the others: not the same number
 
@@ -16,9 +16,7 @@ SPLIT = 120  # rank 0 holds the first vocabulary entries, rank 1 the others: not
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     """What each worker returned, on each of two ranks. One pair of processes does it all: starting them is slow."""
-    folder = tmp_path_factory.mktemp("ranks")
-    mp.spawn(_in_group, (str(folder),), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    return two_ranks(_in_group, tmp_path_factory.mktemp("ranks"))
 
 
 def _in_group(rank, folder):

@@ -29,9 +29,14 @@ WITH_SECTIONS = ("methods", "config", "trainers", "distributed", "score", "detec
 GENERATED = [ROOT / name for name in ("README.md", *(f"docs/{page}.md" for page in WITH_SECTIONS))]
 
 
+@pytest.fixture(scope="module")
+def refreshed():
+    return cards.refresh(ROOT)
+
+
 @pytest.mark.parametrize("path", GENERATED, ids=name)
-def test_generated_parts_are_current(path):
-    assert cards.refresh(ROOT)[path] == path.read_text(encoding="utf-8"), RUN
+def test_generated_parts_are_current(refreshed, path):
+    assert refreshed[path] == path.read_text(encoding="utf-8"), RUN
 
 
 # The blocks of trainers.md are the files in examples/, which have a test of their own.

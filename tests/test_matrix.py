@@ -1,5 +1,7 @@
 """Every method on every kernel, against the float64 reference. One set of invariants for all of them."""
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,16 +19,23 @@ def same_decisions(got, gold):
     torch.testing.assert_close(got.weights.double(), gold.weights, rtol=2e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(("source", "kernel"), KERNELS)
-@pytest.mark.parametrize("case", CASES)
-def test_agrees_with_float64(case, source, kernel, dtype, smoothing):
+@functools.cache
+def references(case, source, dtype, smoothing):
+    """A problem, what float64 says about it, and gradients in its own type: the same for all kernels."""
     p = problem(dtype=dtype)
     if source == "logits":  # the logits themselves are then the exact input
         p.hidden, p.weight, p.bias = logits_as_hidden(p, dtype)
     gold, gold_grads = terms_and_grads(case, p.to(torch.float64), source, "reference", label_smoothing=smoothing)
     _, plain_grads = terms_and_grads(case, p.to(dtype), source, "reference", label_smoothing=smoothing)
+    return p, gold, gold_grads, plain_grads
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("source", "kernel"), KERNELS)
+@pytest.mark.parametrize("case", CASES)
+def test_agrees_with_float64(case, source, kernel, dtype, smoothing):
+    p, gold, gold_grads, plain_grads = references(case, source, dtype, smoothing)
     got, grads = terms_and_grads(case, p.to(dtype), source, kernel, label_smoothing=smoothing)
     same_decisions(got, gold)
     torch.testing.assert_close(got.total.double(), gold.total, rtol=1e-6, atol=0)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from pathlib import Path
 
 import numpy
@@ -65,3 +66,17 @@ def lines(count, form):
         head = [b"id\tsource\ttarget"] if form == "tsv" else []
         return head + [f"{i}\t{a}\t{b}".encode() for i, (a, b) in enumerate(pairs)]
     return [f"{b} {i}".encode() for i, (_, b) in enumerate(pairs)]
+
+
+def slow_to_end():
+    """In a process of its own: it says when all is written, and sleeps before the files get their names."""
+    from errornorm.curation import prune
+
+    real = prune.write_removed
+
+    def slow(*args):
+        real(*args)
+        print("written", flush=True)
+        time.sleep(60)
+
+    prune.write_removed = slow

@@ -1,16 +1,14 @@
 """The verb prune: one line for each mistake, the counts at the end."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from errornorm import cli
-from tests.curation.prunable import lines, scored
+from tests.curation.prunable import lines, scored, slow_to_end
+from tests.processes import Process
 from tests.score_tables import random_rows, write
 
 
@@ -97,31 +95,14 @@ def test_a_lost_record_is_exit_code_3(capsys, scores, tmp_path):
     assert not list(tmp_path.glob("*b.jsonl*"))
 
 
-SLOW = """
-import sys, time
-from errornorm.curation import prune
-real = prune.write_removed
-def slow(*args):
-    real(*args)
-    print("written", flush=True)
-    time.sleep(60)
-prune.write_removed = slow
-from errornorm.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_leave_nothing(scores, tmp_path, number, code):
-    argv = ["prune", str(scores), "--fraction", "0.1", "-o", str(tmp_path / "b.jsonl")]
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "written\n"
+def test_signals_leave_nothing(scores, tmp_path, tmp_path_factory, number, code):
+    argv = ["prune", scores, "--fraction", "0.1", "-o", tmp_path / "b.jsonl"]
+    process = Process(argv, tmp_path_factory.mktemp("printed"), prepare=slow_to_end)
+    assert process.until(lambda: process.out == "written\n"), process.err
     assert len([path for path in tmp_path.iterdir() if path.name.startswith(f".{process.pid}.part.")]) == 2
     time.sleep(0.05)
-    os.kill(process.pid, number)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == code, err
-    assert err.count("\n") == 1
+    process.send(number)
+    assert process.code(30) == code, process.err
+    assert process.err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "scores"]

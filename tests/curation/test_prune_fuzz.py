@@ -190,7 +190,7 @@ def _fast(monkeypatch):
     monkeypatch.setattr("os.fsync", lambda number: None)
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", [*range(3), *(pytest.param(part, marks=pytest.mark.slow) for part in range(3, 10))])
 def test_poisoned_files(tmp_path, capsys, part):
     sizes = []
     for number in range(FILES // 10):

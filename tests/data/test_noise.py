@@ -70,7 +70,7 @@ def made(name, share=0.5, **options):
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("mode", ["add", "replace"])
 def test_shares_are_exact_and_labels_fit(name, mode):
-    out = made(name, 0.3, mode=mode)
+    given, out = pairs(), made(name, 0.3, mode=mode)
     count = Counter(row["noise"] for row in out)
     assert count[name] == 90
     assert count["clean"] == (300 if mode == "add" else 210)
@@ -78,7 +78,7 @@ def test_shares_are_exact_and_labels_fit(name, mode):
         words = row["target"].split()
         assert len(row["labels"]) == len(words)
         assert any(row["labels"]) == (row["noise"] != "clean")
-        clean = pairs()[row["example"]]
+        clean = given[row["example"]]
         assert row["id"] == clean["id"]
         assert row["source"] == clean["source"]
         if row["noise"] == "clean":
@@ -89,11 +89,12 @@ def test_shares_are_exact_and_labels_fit(name, mode):
 
 @pytest.mark.parametrize("name", NOISES)
 def test_what_a_noise_is(name):
+    given = pairs()
     for row in made(name):
         if row["noise"] == "clean":
             continue
         words, labels = row["target"].split(), row["labels"]
-        clean = pairs()[row["example"]]["target"].split()
+        clean = given[row["example"]]["target"].split()
         right = [w for w, wrong in zip(words, labels, strict=True) if not wrong]
         match name:
             case "untranslated":
@@ -101,7 +102,7 @@ def test_what_a_noise_is(name):
             case "misordered":
                 assert sorted(words) == sorted(clean)
             case "misaligned":
-                assert " ".join(words) in {p["target"] for p in pairs()}
+                assert " ".join(words) in {pair["target"] for pair in given}
             case "overtranslated" | "repetition":
                 assert right == clean
                 assert len(words) > len(clean)

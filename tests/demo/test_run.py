@@ -15,8 +15,17 @@ from errornorm.data.lines import DataError
 from errornorm.demo import run as demo
 from errornorm.demo import settings
 from errornorm.specs import objective
+from tests.processes import server
 
 SMALL = replace(settings.EMBEDDED, train=200, test=12, steps=6, tokens=400)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    """Workers that need not import what they need. Those of the last test, in a process of its own, do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("multiprocessing.get_context", lambda name: server)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +70,9 @@ def test_no_caption_of_the_test_is_in_the_training_data(done):
     assert not train & test
 
 
-def test_own_data_and_a_second_run_in_the_same_folder(done, tmp_path):
+def test_own_data_and_a_second_run_in_the_same_folder(done, tmp_path, monkeypatch):
     folder, _, _ = done
+    monkeypatch.setattr("errornorm.demo.workers._cores", lambda: 1)  # so small that two threads wait for each other
     pairs = grammar.corpus(120, 5)
     (tmp_path / "en.txt").write_text("\n".join(caption.english for caption, _ in pairs) + "\n\0\n", encoding="utf-8")
     (tmp_path / "fr.txt").write_text("\n".join(french for _, french in pairs) + "\nune ligne\n", encoding="utf-8")

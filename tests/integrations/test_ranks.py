@@ -3,13 +3,13 @@
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import errornorm
 from errornorm.integrations.loop import train_step
 from tests.architectures import VOCAB, build
+from tests.processes import two_ranks
 
 STEPS, ROWS, LENGTH = 4, 8, 7
 METHODS = ["mle()", "ent_threshold(1.01)", "ent_fraction(0.2, scope='global')", "ent_fraction(0.2, scope='running')"]
@@ -97,9 +97,7 @@ def _in_group(rank, folder):
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    mp.spawn(_in_group, (str(folder),), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    return two_ranks(_in_group, tmp_path_factory.mktemp("ranks"))
 
 
 def test_data_parallel_equals_one_process(ranks):

@@ -6,7 +6,7 @@ import pytest
 from errornorm.reporting.build import report
 from errornorm.scoring.rank import of_tokens
 from errornorm.scoring.table import Scores
-from tests.reporting.chromium import FOUND, MISSING, Tab, browser
+from tests.reporting.chromium import FOUND, MISSING, Tab
 from tests.score_tables import bad_line, random_rows, write
 
 pytestmark = pytest.mark.skipif(FOUND is None, reason=MISSING)
@@ -23,12 +23,6 @@ def made(tmp_path_factory):
     scores = write(folder / "scores", rows, quarantine=[bad_line(3), bad_line(8, "not UTF-8 (byte 0xff)", "\x1b[31m")])
     report(scores, folder / "report.html", group_by="source_name")
     return folder
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as one:
-        yield one
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from errornorm.reporting.build import LIMIT, report
-from tests.reporting.chromium import FOUND, MISSING, Tab, browser
+from tests.reporting.chromium import FOUND, MISSING, Tab
 from tests.score_tables import write
 
 pytestmark = pytest.mark.skipif(FOUND is None, reason=MISSING)
@@ -85,58 +85,57 @@ def page(tmp_path_factory):
     return folder / "report.html"
 
 
-def test_ten_thousand_hostile_strings_do_nothing(page):
+def test_ten_thousand_hostile_strings_do_nothing(chromium, page):
     assert len(set(strings(TOKENS * ROWS))) > 10_000
-    with browser() as chromium:
-        tab = Tab(chromium)
-        tab.before(TRAP)
-        tab.goto(page)
-        # All of them on the screen, then everything that shows text once more.
-        tab.run("(() => { const more = document.getElementById('more'); while (!more.hidden) more.click(); })()")
-        tab.settle()
-        assert len(tab.texts(".card")) == ROWS + 1
-        assert tab.run("document.querySelectorAll('#list .tok').length") == TOKENS * ROWS + 1
-        tab.hover("#list .tok[data-t='1']")
-        assert "script" in tab.text("#tip") or tab.text("#tip")
-        tab.choose("#slider", "190")
-        tab.click('#groups [data-place="0"]')
-        tab.type("#search", "</script><script>pwn(1)</script>")
-        tab.click("#chips button")
-        tab.key("Escape")
-        for other in tab.run("[...document.querySelectorAll('#group-tabs button')].map((_, k) => k + 1)"):
-            tab.click(f"#group-tabs button:nth-child({other})")
-        tab.settle()
-        assert tab.run("window.pwned") == []
-        assert set(tab.run("[...new Set([...document.querySelectorAll('#list *')].map((n) => n.tagName))]")) <= TAGS
-        assert tab.run("document.scripts.length") == 2
-        names = set(tab.run("[...document.querySelectorAll('*')].flatMap((node) => node.getAttributeNames())"))
-        assert not [name for name in names if name.startswith("on")]
-        assert (
-            tab.run("document.querySelectorAll('img, iframe, object, embed, form, base, body a[href^=\"j\"]').length")
-            == 0
-        )
-        assert not tab.run("/[\\u0000-\\u0008\\u001b\\u202a-\\u202e\\u2066-\\u2069]/.test(document.body.innerText)")
-        assert tab.complaints() == []
-        assert tab.requests() == []
-        assert not [e for e in chromium.events if e["method"] == "Page.javascriptDialogOpening"]
+    tab = Tab(chromium)
+    tab.before(TRAP)
+    tab.goto(page)
+    # All of them on the screen, then everything that shows text once more.
+    tab.run("(() => { const more = document.getElementById('more'); while (!more.hidden) more.click(); })()")
+    tab.settle()
+    assert len(tab.texts(".card")) == ROWS + 1
+    assert tab.run("document.querySelectorAll('#list .tok').length") == TOKENS * ROWS + 1
+    tab.hover("#list .tok[data-t='1']")
+    assert "script" in tab.text("#tip") or tab.text("#tip")
+    tab.choose("#slider", "190")
+    tab.click('#groups [data-place="0"]')
+    tab.type("#search", "</script><script>pwn(1)</script>")
+    tab.click("#chips button")
+    tab.key("Escape")
+    for other in tab.run("[...document.querySelectorAll('#group-tabs button')].map((_, k) => k + 1)"):
+        tab.click(f"#group-tabs button:nth-child({other})")
+    tab.settle()
+    assert tab.run("window.pwned") == []
+    assert set(tab.run("[...new Set([...document.querySelectorAll('#list *')].map((n) => n.tagName))]")) <= TAGS
+    assert tab.run("document.scripts.length") == 2
+    names = set(tab.run("[...document.querySelectorAll('*')].flatMap((node) => node.getAttributeNames())"))
+    assert not [name for name in names if name.startswith("on")]
+    assert (
+        tab.run("document.querySelectorAll('img, iframe, object, embed, form, base, body a[href^=\"j\"]').length") == 0
+    )
+    assert not tab.run("/[\\u0000-\\u0008\\u001b\\u202a-\\u202e\\u2066-\\u2069]/.test(document.body.innerText)")
+    assert tab.complaints() == []
+    assert tab.requests() == []
+    assert not [e for e in chromium.events if e["method"] == "Page.javascriptDialogOpening"]
+    tab.close()
 
 
-def test_what_a_script_would_need_is_refused(page):
+def test_what_a_script_would_need_is_refused(chromium, page):
     """If a text came in as markup after all, the policy would stop it."""
-    with browser() as chromium:
-        tab = Tab(chromium)
-        tab.before(TRAP)
-        tab.goto(page)
-        for attack in (
-            "document.body.innerHTML = '<img src=x onerror=pwn(1)>'",
-            "const s = document.createElement('script'); s.textContent = 'pwn(2)'; document.body.append(s)",
-            "document.body.setAttribute('onclick', 'pwn(3)'); document.body.click()",
-        ):
-            tab.run(f"(() => {{ try {{ {attack} }} catch {{ }} }})()")
-            tab.settle()
-        assert tab.run("fetch('https://example.invalid').then(() => 'sent', () => 'refused')") == "refused"
-        assert tab.run("window.pwned") == []
-        assert tab.complaints()
+    tab = Tab(chromium)
+    tab.before(TRAP)
+    tab.goto(page)
+    for attack in (
+        "document.body.innerHTML = '<img src=x onerror=pwn(1)>'",
+        "const s = document.createElement('script'); s.textContent = 'pwn(2)'; document.body.append(s)",
+        "document.body.setAttribute('onclick', 'pwn(3)'); document.body.click()",
+    ):
+        tab.run(f"(() => {{ try {{ {attack} }} catch {{ }} }})()")
+        tab.settle()
+    assert tab.run("fetch('https://example.invalid').then(() => 'sent', () => 'refused')") == "refused"
+    assert tab.run("window.pwned") == []
+    assert tab.complaints()
+    tab.close()
 
 
 def test_the_block_of_data_is_one_piece_of_json(page):

@@ -1,9 +1,6 @@
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import pyarrow as pa
@@ -18,6 +15,7 @@ from errornorm.scoring.run import score
 from errornorm.scoring.table import Scores
 from tests import tiny
 from tests.scoring.models import save
+from tests.scoring.runs import Score
 
 
 @pytest.fixture(scope="module")
@@ -220,48 +218,21 @@ def test_unfinished_and_damaged_tables_say_so(folder, tmp_path):
         Scores.open(tmp_path / "s")
 
 
-def started(folder, output, pace=0.0):
-    code = (
-        "import sys, time\n"
-        "from errornorm.scoring import run\n"
-        "write = run.write_part\n"
-        f"def slow(path, table):\n    time.sleep({pace})\n    write(path, table)\n    time.sleep({pace})\n"
-        "run.write_part = slow\n"
-        "from errornorm.cli import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
-    argv = ["score", folder / "pairs.jsonl", "--model", folder / "marian", "-o", output, "--part", "7"]
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def until(condition, process, limit=120.0):
-    end = time.monotonic() + limit
-    while not condition() and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.005)
-
-
 def goes_on_after(folder, place, moments, whole):
     for moment in moments:
-        process = started(folder, place, pace=0.02)
-        until(lambda m=moment: len(list(place.glob("part-*"))) > m, process)
+        process = Score(folder, place, pace=0.02)
+        process.until(lambda m=moment: len(list(place.glob("part-*"))) > m)
         time.sleep(random.Random(moment).random() * 0.05)
         process.kill()
-        process.communicate()
-    process = started(folder, place)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
+    Score(folder, place).done()
     assert content(place) == whole
     assert not list(place.glob(".*.part"))
 
 
 @pytest.fixture(scope="module")
 def whole(folder):
-    """By a process of its own, too: other tests may have changed the number of threads in this one."""
-    process = started(folder, folder / "whole")
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
+    """By a Python of its own, as users start it."""
+    Score(folder, folder / "whole", real=True).done()
     return content(folder / "whole")
 
 
@@ -299,25 +270,21 @@ def test_killed_25_times(folder, tmp_path, whole):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signals_end_it_cleanly(folder, tmp_path, number, code):
     place = tmp_path / "s"
-    process = started(folder, place, pace=0.3)
-    until(lambda: list(place.glob("part-*")), process)
-    os.kill(process.pid, number)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == code, err
-    assert "stopped by" in err
-    assert "Traceback" not in err
+    process = Score(folder, place, pace=0.3)
+    assert process.until(lambda: list(place.glob("part-*")))
+    process.send(number)
+    assert process.code(60) == code, process.err
+    assert "stopped by" in process.err
+    assert "Traceback" not in process.err
     assert not list(place.glob(".*.part"))
 
 
 def test_two_processes_do_not_share_a_folder(folder, tmp_path):
     place = tmp_path / "s"
-    process = started(folder, place, pace=0.5)
-    until(lambda: list(place.glob("part-*")), process)
-    began = time.monotonic()
-    other = started(folder, place)
-    _, err = other.communicate(timeout=60)
+    process = Score(folder, place, pace=0.5)
+    assert process.until(lambda: list(place.glob("part-*")))
+    other = Score(folder, place)
+    assert other.code(60) == 5
+    assert time.monotonic() - other.began < 30
     process.kill()
-    process.communicate()
-    assert other.returncode == 5
-    assert "is in use by process" in err
-    assert time.monotonic() - began < 30
+    assert "is in use by process" in other.err

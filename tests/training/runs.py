@@ -1,16 +1,15 @@
-"""Small corpora and configurations, and the command line in processes that can be killed."""
+"""Small corpora and configurations, and `errornorm train` in processes that can be killed."""
 
 import json
-import multiprocessing
 import os
-import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 
+from tests.processes import PYTHON, Process, after
 from tests.run_directories import sentences
 
 RUN = """\
@@ -34,13 +33,6 @@ logging: {{every: 1}}
 """
 RESULTS = ("model/model.safetensors", "metrics.jsonl", "evaluation.json", "outputs-test.jsonl")
 
-# Python needs seconds to import what a run needs: the server has done so, and its children are there at once.
-_server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(
-    ["errornorm.cli", "errornorm.training.run", "errornorm.training.dry", "sacrebleu", "matplotlib.figure",
-     "matplotlib.backends.backend_agg", "transformers.models.marian.modeling_marian", "transformers.generation.utils"]
-)  # fmt: skip
-
 
 def write(folder, records=120):
     """Three corpora and a configuration, whose path is returned. The best of its evaluations is not the last."""
@@ -54,7 +46,7 @@ def write(folder, records=120):
     return path
 
 
-class Train:
+class Train(Process):
     """`errornorm train`, as a forked process; or as one of its own, if `real`.
 
     Args:
@@ -62,94 +54,25 @@ class Train:
         more: Arguments; `key=value` is a setting.
         real: Start Python anew, as a user does. It takes seconds.
         launcher: What to start it with, such as torchrun.
-        environment: Additions to it.
         pace: Sleep so many seconds in each step and before a folder gets its name, for those who watch.
-        terminal: The name of one, instead of a file for stderr.
+        options: Of `Process`.
     """
 
-    def __init__(
-        self, config, *more, real=False, launcher=("-m", "errornorm.cli"), environment=None, pace=0.0, terminal=None
-    ):
+    def __init__(self, config, *more, real=False, launcher=None, pace=0.0, **options):
         words = [["--set", word] if "=" in word else [word] for word in more]
         argv = ["train", str(config), *(word for pair in words for word in pair)]
-        self._files = [config.parent / f".{time.monotonic_ns()}.{name}" for name in ("out", "err")]
-        environment = {"OMP_NUM_THREADS": "1"} | (environment or {})
-        self.began = time.monotonic()
-        if real or launcher != ("-m", "errornorm.cli"):
-            out, err = (path.open("w") for path in self._files)
-            self._process = subprocess.Popen(
-                [sys.executable, *launcher, *argv], stdout=out, stderr=err, env=os.environ | environment
-            )
-            out.close()
-            err.close()
-        else:
-            args = (argv, str(self._files[0]), terminal or str(self._files[1]), environment, pace)
-            self._process = _server.Process(target=_main, args=args, daemon=True)
-            self._process.start()
-
-    @property
-    def out(self):
-        return self._files[0].read_text()
-
-    @property
-    def err(self):
-        return self._files[1].read_text() if self._files[1].exists() else ""
-
-    @property
-    def running(self):
-        if isinstance(self._process, subprocess.Popen):
-            return self._process.poll() is None
-        return self._process.is_alive()
-
-    def send(self, number):
-        os.kill(self._process.pid, number)
-
-    def kill(self):
-        """As a crash: no handler runs."""
-        with suppress(ProcessLookupError):  # it ended by itself
-            self.send(signal.SIGKILL)
-        self.code()
-
-    def until(self, happened):
-        """Wait for something that can be seen from outside; False if the process ended before."""
-        while not happened():
-            if not self.running:
-                return False
-            time.sleep(0.003)
-        return True
-
-    def code(self, timeout=120):
-        """Wait for the end."""
-        if isinstance(self._process, subprocess.Popen):
-            return self._process.wait(timeout)
-        self._process.join(timeout)
-        assert self._process.exitcode is not None, f"still running: {self.err}"
-        return self._process.exitcode
-
-    def done(self):
-        """Wait for the end, which must be a good one."""
-        assert self.code() == 0, self.err
-        return self
+        command = (sys.executable, *launcher) if launcher else PYTHON if real else None
+        super().__init__(argv, config.parent, prepare=partial(_prepare, pace), command=command, **options)
 
 
-def _main(argv, out, err, environment, pace):
-    """In the forked process. It ends without Python's own clean-up, as all of them do."""
-    for number, path in ((1, out), (2, err)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.environ.update(environment)
-    import torch
-
-    from errornorm.cli import main
+def _prepare(pace):
     from errornorm.training import checkpoints, engine
 
-    torch.set_num_threads(1)
-    if environment.get("ACCELERATE_USE_FSDP"):
+    if os.environ.get("ACCELERATE_USE_FSDP"):
         _shard_on_cpus()
     if pace:
-        engine.Journal.on_step_begin = _after(pace, engine.Journal.on_step_begin)
-        checkpoints.publish = _after(pace, checkpoints.publish)
-    sys.argv = ["errornorm", *argv]
-    sys.exit(main(argv))
+        engine.Journal.on_step_begin = after(pace, engine.Journal.on_step_begin)
+        checkpoints.publish = after(pace, checkpoints.publish)
 
 
 def _shard_on_cpus():
@@ -165,14 +88,6 @@ def _shard_on_cpus():
             self.distributed_type = DistributedType.MULTI_GPU
 
     PartialState.__init__ = pretend
-
-
-def _after(seconds, function):
-    def slow(*args, **kwargs):
-        time.sleep(seconds)
-        return function(*args, **kwargs)
-
-    return slow
 
 
 def results(folder):

@@ -182,6 +182,8 @@ def test_a_second_process_is_refused_within_a_second(config):
             second = Train(config, f"output={output}", *resume, real=True)
             assert second.code() == 5
             took.append(time.monotonic() - second.began)
+            if took[-1] < 1:
+                break
         assert re.fullmatch(rf"errornorm: {output} is in use by process \d+ on .+: wait for it, .*\n", second.err)
         assert min(took) < 1
     assert holder.running
