@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from . import grid, methods, work
 from .cells import Cell
 from .store import Store
 
-JOB = "slurm.pkl"  # beside a cell's run: the job that it was submitted as
+JOB = "slurm.json"  # beside a cell's run: the job that it was submitted as
 CPUS = 4  # for each GPU
 
 
@@ -42,7 +42,7 @@ def submit(
         cpus_per_task=CPUS, slurm_partition=partition,
     )  # fmt: skip
     with FileLock(folder / ".lock"):  # two calls at a time must not submit the same
-        missing = {cell.hash: cell for cell in cells if store.find(cell) is None and not queued(cell, place)}
+        missing = {cell.hash: cell for cell in cells if store.find(cell) is None and not queued(cell, place, cluster)}
         if not missing:
             return []
         with executor.batch():
@@ -50,7 +50,7 @@ def submit(
         for cell, job in zip(missing.values(), jobs, strict=True):
             path = place.folder(cell) / JOB
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(pickle.dumps(job))
+            path.write_text(json.dumps({"job": job.job_id}), encoding="utf-8")
     return [str(job.job_id) for job in jobs]
 
 
@@ -64,16 +64,18 @@ def _submitit(cluster: str) -> Any:
     return submitit
 
 
-def job_of(cell: Cell, place: work.Place) -> Any | None:
-    """The job that a cell was submitted as at last."""
+def queued(cell: Cell, place: work.Place, cluster: str = "slurm") -> bool:
+    """Whether the cell's last job waits or runs. One whose state the cluster does not tell counts as such."""
     path = place.folder(cell) / JOB
-    return pickle.loads(path.read_bytes()) if path.is_file() else None
+    if not path.is_file():
+        return False
+    from submitit import SlurmJob
+    from submitit.core.utils import JobPaths
 
-
-def queued(cell: Cell, place: work.Place) -> bool:
-    """Whether the cell's job waits or runs. One whose state the cluster does not tell counts as such."""
-    job = job_of(cell, place)
-    return job is not None and not job.done(force_check=True)
+    name, folder = json.loads(path.read_text(encoding="utf-8"))["job"], place.work / "slurm"
+    if cluster == "slurm":
+        return not SlurmJob(folder, name).done(force_check=True)
+    return not JobPaths(folder, name, 0).result_pickle.exists()
 
 
 def _file(how: grid.Grid) -> Path | None:
