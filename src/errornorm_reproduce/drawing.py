@@ -34,11 +34,13 @@ def _save(figure: Any, path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def lines(series: Lines, path: Path, x: str, y: str) -> None:
-    """One line for each name."""
+def lines(series: Lines, path: Path, x: str, y: str, marks: Sequence[float] = ()) -> None:
+    """One line for each name; a broken one upright at each mark."""
     figure, ((axes,),) = _figure(1)
     for name, (xs, ys) in series.items():
         axes.plot(xs, ys, marker="o", markersize=3, linewidth=1.2, label=name)
+    for mark in marks:
+        axes.axvline(mark, color="#c0392b", linestyle="--", linewidth=0.8)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.legend(frameon=False, fontsize=7)

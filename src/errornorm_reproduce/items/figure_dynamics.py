@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 from errornorm.tables import table
 
@@ -10,7 +11,7 @@ from .. import drawing, methods
 from ..plan import Condition, Found, Item
 
 NAME = "figure-dynamics"
-WARM = 1.05  # above it, the worst tenth are tokens for which the model is sure of another one
+LAST = 5  # points whose mean is the level at the end
 
 
 def curves(found: Found) -> dict[str, tuple[list[int], list[float]]]:
@@ -21,12 +22,18 @@ def curves(found: Found) -> dict[str, tuple[list[int], list[float]]]:
     return out
 
 
+def warm(steps: list[int], norms: list[float]) -> tuple[int, float]:
+    """The step at which half of the rise is done, and the level at the end."""
+    last = fmean(norms[-LAST:])
+    return next(step for step, norm in zip(steps, norms, strict=True) if norm >= (norms[0] + last) / 2), last
+
+
 def text(found: Found) -> str:
     lines = []
     for name, (steps, norms) in curves(found).items():
-        warm = next((str(step) for step, norm in zip(steps, norms, strict=True) if norm > WARM), "never")
-        lines.append((name, f"{norms[0]:.3f}", warm, f"{norms[-1]:.3f}"))
-    header = ("run", "top 10 % at first", f"above {WARM} from step", "top 10 % at last")
+        step, last = warm(steps, norms)
+        lines.append((name, f"{norms[0]:.3f}", f"{last:.3f}", str(step)))
+    header = ("run", "top 10 % at first", "at last", "half of the rise is done at step")
     return (
         table(header, lines) + "\n\nThe paper: “Initially, all error norms are close to 1 ... After the model is warmed"
         " up, it begins to detect data noise by assigning large error norms”, around iteration 500."
@@ -34,7 +41,9 @@ def text(found: Found) -> str:
 
 
 def draw(found: Found, path: Path) -> None:
-    drawing.lines(curves(found), path, "step", "error norm, mean of the top 10 %")
+    series = curves(found)
+    marks = [warm(*points)[0] for points in series.values()]
+    drawing.lines(series, path, "step", "error norm, mean of the top 10 %", marks)
 
 
 ITEM = Item(
