@@ -89,13 +89,10 @@ def _choice(tried: Sequence[Tried]) -> str:
         form = FORMATS.get(ours[0].measure, ".1f")
         texts = [f"{'**' * one.best}{one.score:{form}}{'**' * one.best} `{one.objective}`" for one in ours]
         lines.append((family, ", ".join(texts)))
-    measure = tried[0].measure if tried else ""
-    return (
-        f"Settings, chosen once on the development set ({measure}; seed 0):\n\n"
-        + table(("method", "candidates"), lines)
-        if lines
-        else ""
-    )
+    if not lines:
+        return ""
+    head = f"Settings, chosen once on the development set ({tried[0].measure}; seed 0):"
+    return f"{head}\n\n{table(('method', 'candidates'), lines)}"
 
 
 def conditions(found: Found) -> str:

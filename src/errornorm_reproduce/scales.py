@@ -20,6 +20,8 @@ class Scale:
         about: For the page.
         tasks: By corpus: the recipe of its files, and the sections of a training configuration.
         noise: Shares of noise in the tables about it.
+        fractions: Of the sentences that are pruned.
+        starts: Steps from which methods act, in the figure about them.
         needs_data: Whether files must be given.
         words: By a setting, what the paper says about it, or why it is not as in the paper.
     """
@@ -103,8 +105,9 @@ def _small(recipe: Settings, changes: Settings, task: str = "translation") -> Se
 
 SMALL = Scale(
     name="small",
-    about="Transformers of 2+2 layers (of language modelling 3) and width 128, 600 steps of 1,536 to 2,800 tokens with "
-    "padding; minutes for a cell on one thread.",
+    about="Transformers of 2+2 layers (of language modelling 3) and width 128, 400 to 600 steps of 1,536 to 2,800 "
+    "tokens with padding; minutes for a cell on one thread. For summarization and natural noise the model has learnt "
+    "from other text before, by likelihood.",
     tasks={
         "translation": _small({"of": "multi30k", "languages": ["fr"]}, {}),
         "lm": _small(
