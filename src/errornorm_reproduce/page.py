@@ -27,7 +27,7 @@ it does not speak of other seeds, the standard deviation does). ± is the standa
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}"
     "table{border-collapse:collapse;display:block;overflow-x:auto;font-size:.85rem;font-variant-numeric:tabular-nums}"
-    "td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left;white-space:nowrap}"
+    "td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left}th{white-space:nowrap}"
     "img{max-width:100%}code{font-size:.85em}"
     "@media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}td,th{border-color:#333}img{background:#fff}}"
 )
