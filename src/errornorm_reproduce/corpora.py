@@ -173,12 +173,20 @@ def debian_gaps(asked: Asked) -> Splits:
     return {split: gaps(examples) for split, examples in debian(asked).items()}
 
 
+def tatoeba(asked: Asked) -> Splits:
+    """Short sentences of everyday life."""
+    return _english_french(asked, "tatoeba-en-fr")
+
+
 def europarl(asked: Asked) -> Splits:
     """Translated proceedings; sentences that are not too long."""
+    return {split: _short(pairs, asked) for split, pairs in _english_french(asked, "europarl-en-fr").items()}
 
+
+def _english_french(asked: Asked, folder: str) -> Splits:
     def read(split: str) -> Iterator[Example]:
-        sides = (_lines(asked.file(f"europarl-en-fr/{split}.{name}.gz")) for name in ("en", "fr"))
-        return _short(({"source": a, "target": b} for a, b in zip(*sides, strict=True)), asked)
+        sides = (_lines(asked.file(f"{folder}/{split}.{name}.gz")) for name in ("en", "fr"))
+        return ({"source": a, "target": b} for a, b in zip(*sides, strict=True))
 
     return {"train": read("train"), "valid": read("dev"), "test": read("test")}
 
@@ -211,6 +219,7 @@ RECIPES: dict[str, Callable[[Asked], Splits]] = {
     "debian-long-to-short": debian,
     "debian-gaps": debian_gaps,
     "mlqe": mlqe,
+    "tatoeba-en-fr": tatoeba,
     "europarl-en-fr": europarl,
     "europarl-en-fr-natural-noise": europarl_natural,
     **hub.RECIPES,

@@ -7,7 +7,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,18 +184,13 @@ def _child(cell: Cell, store: Store, place: work.Place, method_file: Path | None
         one(cell, store, place, method_file)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> AbstractContextManager[None]:
     """So that results do not depend on how many cells run at a time. GPUs have their own."""
     import torch
 
-    before = torch.get_num_threads()
-    if not torch.cuda.is_available():
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    from errornorm.threads import on_threads
+
+    return nullcontext() if torch.cuda.is_available() else on_threads(1)
 
 
 @contextmanager

@@ -107,8 +107,9 @@ def conditions(found: Found) -> str:
     times = sorted(row["seconds"] for row in rows if row["seconds"])
     middle = f"; {times[len(times) // 2] / 60:.1f} minutes for a cell" if times else ""
     signature = next((row["signatures"]["bleu"] for row in rows if row.get("signatures", {}).get("bleu")), None)
+    cells = "1 cell" if len(rows) == 1 else f"{len(rows)} cells"
     return (
-        f"Scale {listed('scale')}; seeds {', '.join(map(str, seeds))}; {len(rows)} cells, {listed('date')}, errornorm "
+        f"Scale {listed('scale')}; seeds {', '.join(map(str, seeds))}; {cells}, {listed('date')}, errornorm "
         f"{listed('errornorm')}, {processors}{middle}" + (f"; BLEU `{signature}`." if signature else ".")
     )
 

@@ -110,6 +110,7 @@ SMALL = Scale(
     "from other text before, by likelihood.",
     tasks={
         "translation": _small({"of": "multi30k", "languages": ["fr"]}, {}),
+        "everyday": _small({"of": "tatoeba-en-fr"}, {}),
         "lm": _small(
             {"of": "wikitext-2"},
             {"max_length": 128, "model.overrides": {}, "training.tokens_per_step": 1536, "evaluation.limit": 1000},

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from .._version import __version__
+from ..threads import on_threads
 from .entries import ENTRIES, Choices, Entry, Step, UnavailableError
 from .memory import MEGABYTE, RESET, UNKNOWN, peak_bytes
 from .problem import Problem, Size, problem
@@ -51,7 +52,7 @@ def measure(
     progress: Progress,
 ) -> Result:
     rows: list[Row] = []
-    with _threads(threads):
+    with on_threads(threads):
         for size in sizes:
             settings = Settings(
                 *size, fraction=fraction, repeat=repeat, threads=threads, seed=seed, clock=_clock(threads)[0],
@@ -191,16 +192,6 @@ def _how(memory: bool) -> str:
 def _clock(threads: int) -> tuple[str, Clock]:
     """CPU time, which other programs do not disturb; over several threads it would only add up."""
     return ("cpu", time.process_time) if threads == 1 else ("wall", time.perf_counter)
-
-
-@contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _cpu() -> str:

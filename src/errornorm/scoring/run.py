@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +13,7 @@ import torch
 
 from .._version import __version__
 from ..data.lines import DataError
+from ..threads import on_threads
 from ..training.disk import room_for, sync
 from ..training.locks import Lock
 from ..training.rundir import versions
@@ -138,23 +138,12 @@ def _score(
                 begun["threads"] = read_begun(folder / BEGUN)["threads"]
                 scorer = judge.scorer(saved, settings)
                 work = _local(scorer) if workers is None else _ray(judge, settings, workers)
-                with _on_threads(begun["threads"]):
+                with on_threads(begun["threads"]):  # as the first parts
                     _fill(folder, reading, settings, work, met, tell)
                 finish(folder, reading, begun | {"command": list(command), "versions": versions()})
             else:
                 require_same(folder, reading, settings)
     return Scores.open(folder)
-
-
-@contextmanager
-def _on_threads(number: int) -> Iterator[None]:
-    """As many as the first parts were made on: with others, the last bits of a product may differ."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 Work = Callable[[Iterator[Chunk], Path, Callable[[int], None]], None]
