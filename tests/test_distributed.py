@@ -119,6 +119,8 @@ INVARIANT = [
     "ent_fraction(0.3, unit='sequence', scope='running')",
     "token_loss_truncation(0.2, scope='running')",
     "loss_truncation(0.3, window=20, min_count=8)",
+    "token_loss_truncation(0.2, scope='running', start='auto')",
+    "ent_auto",
     "ent_threshold(1.1)",
     "mle",
 ]

@@ -24,6 +24,7 @@ PUBLIC = [
     "detect",
     "dft",
     "eaft",
+    "ent_auto",
     "ent_fraction",
     "ent_threshold",
     "evaluate",
@@ -59,7 +60,7 @@ def test_the_public_names_are_these():
 
 def test_the_tables_are_literal():
     assert list(METHODS) == [
-        "mle", "ent_fraction", "ent_threshold", "loss_truncation", "tailr", "random_truncation",
+        "mle", "ent_fraction", "ent_threshold", "ent_auto", "loss_truncation", "tailr", "random_truncation",
         "token_loss_truncation", "rho1", "dft", "mixce", "eaft", "focal", "generalized_ce", "weighted",
     ]  # fmt: skip
     assert list(KERNELS) == ["reference", "logits", "chunked", "triton", "vocab_parallel"]

@@ -16,12 +16,10 @@ import torch
 from torch import Tensor
 
 from . import ranks
+from .running import BINS, Histogram, State
 
 Scope = Literal["batch", "global", "running"]
-State = dict[str, Tensor]
 Probably = Callable[[Tensor], Tensor]  # scores -> which of them are probably dropped
-BINS = 8192
-DECAY = 0.9  # of the running histogram, per optimizer step
 
 
 class Dropped(NamedTuple):
@@ -88,47 +86,28 @@ def top_fraction(fraction: float, everywhere: bool = False) -> Cutoff:
 
 
 def running_fraction(fraction: float, bounds: tuple[float, float]) -> Cutoff:
-    """Drop the top fraction of a fading histogram of the *previous* optimizer steps.
+    """Drop the top fraction of a fading histogram of the previous optimizer steps.
 
-    Counts add up over micro-batches, and over ranks at the end of a step: it does not matter how a batch is split.
     The cutoff is the edge of a bin whose dropped share is nearest to the fraction: where a single bin holds more than
     that (all norms are about 1 at first), nothing is dropped rather than everything.
     """
-    low, high = bounds
+    seen = Histogram(*bounds)
 
-    def bins(scores: Tensor) -> Tensor:
-        return ((scores.double() - low) * (BINS / (high - low))).long().clamp_(0, BINS - 1)
-
-    def init() -> State:
-        return {
-            "pending": torch.zeros(BINS, dtype=torch.int64, device="cpu"),
-            "counts": torch.zeros(BINS, dtype=torch.float64, device="cpu"),
-        }
-
-    def observe(scores: Tensor, state: State) -> State:
-        new = torch.bincount(bins(scores), minlength=BINS)
-        return state | {"pending": state["pending"].to(new.device) + new}
-
-    def settle(state: State) -> State:
-        new = ranks.add(state["pending"])
-        return {"pending": torch.zeros_like(new), "counts": state["counts"] * DECAY + new.cpu()}
-
-    def edge(state: State) -> Tensor:
+    def lowest(state: State) -> int:
         """The number of the lowest bin that is dropped."""
-        counts = state["counts"]
-        above = torch.cat([counts.flip(0).cumsum(0).flip(0), counts.new_zeros(1)])
-        miss = (above - fraction * counts.sum()).abs()
-        return BINS - miss.flip(0).argmin()  # of equal ones the highest: drop less
+        above = seen.above(state)
+        miss = (above - fraction * above[0]).abs()
+        return int(BINS - miss.flip(0).argmin())  # of equal ones the highest: drop less
 
     def drop(scores: Tensor, state: State) -> Dropped:
-        lowest = int(edge(state))
-        value = low + lowest * ((high - low) / BINS) if lowest < BINS else math.inf
-        return Dropped(bins(scores) >= lowest, scores.new_tensor(value))
+        first = lowest(state)
+        value = seen.edge(first) if first < BINS else math.inf
+        return Dropped(seen.place(scores) >= first, scores.new_tensor(value))
 
     def preview(state: State, total: int) -> Probably:
         return lambda scores: drop(scores, state).mask
 
-    return Cutoff(drop, preview, observe, settle, init)
+    return Cutoff(drop, preview, seen.observe, seen.settle, seen.init)
 
 
 def window_fraction(fraction: float, size: int, least: int) -> Cutoff:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from .context import Context
-from .cutoffs import Cutoff, State, same
+from .cutoffs import Cutoff, same
+from .running import State
 from .scores import Score
 from .stats import Guess, TokenStats
 from .units import Layout, Unit
@@ -33,11 +34,11 @@ Combine = Callable[[TokenStats, Tensor, Context], Tensor]
 Preview = Callable[[TokenStats, Context], Tensor]  # a fair part of the batch -> its probable weights
 
 
-def _weighted_nll(stats: TokenStats, weights: Tensor, now: Context) -> Tensor:
+def weighted_nll(stats: TokenStats, weights: Tensor, now: Context) -> Tensor:
     return weights * stats.nll
 
 
-def _keep_all(stats: TokenStats, now: Context) -> Tensor:
+def keep_all(stats: TokenStats, now: Context) -> Tensor:
     return torch.ones_like(stats.nll)
 
 
@@ -51,7 +52,7 @@ class Objective:
 
     weigh: Weigh
     preview: Callable[[State, Context], Preview]
-    combine: Combine = _weighted_nll
+    combine: Combine = weighted_nll
     init: Callable[[], State] = dict
     settle: Callable[[State], State] = same
     needs: frozenset[str] = frozenset()  # statistics beyond nll and lse
@@ -99,6 +100,8 @@ def method(factory: Callable[P, Objective]) -> Callable[P, Objective]:
 
 def _typed(method: str, name: str, value: Any, default: Any) -> Any:
     """The value in the type of the parameter's default: 2 and 2.0 are one objective, and one checkpoint."""
+    if name == "start" and value == "auto":
+        return value
     problem = f"{method}: {name}={value!r} must be "
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if isinstance(default, float):
@@ -179,33 +182,11 @@ def truncate(score: Score, cutoff: Cutoff, unit: Unit = "token", guard: Guard = 
 
     def preview(state: State, now: Context) -> Preview:
         if unit != "token":  # no part of a batch holds whole sequences
-            return _keep_all
+            return keep_all
         probably = cutoff.preview(state, now.layout.num_tokens)
         return lambda stats, here: (~probably(score.of(stats, here))).to(stats.nll.dtype)
 
     return Objective(weigh, preview, init=cutoff.init, settle=cutoff.settle, needs=score.needs, columns=score.columns)
-
-
-def delayed(inner: Objective, start: int) -> Objective:
-    """Plain likelihood before optimizer step `start`; `inner` observes from the first step on."""
-    require(start >= 0, f"start={start} is an optimizer step: give 0 or more")
-    if start == 0:
-        return inner
-
-    def weigh(stats: TokenStats, state: State, now: Context) -> Weighed:
-        weighed = inner.weigh(stats, state, now)
-        if now.step >= start:
-            return weighed
-        return Weighed(torch.ones_like(weighed.weights), None, weighed.state)
-
-    def preview(state: State, now: Context) -> Preview:
-        return inner.preview(state, now) if now.step >= start else _keep_all
-
-    def combine(stats: TokenStats, weights: Tensor, now: Context) -> Tensor:
-        return (inner.combine if now.step >= start else _weighted_nll)(stats, weights, now)
-
-    spec = f"delayed({inner.spec}, start={start})"
-    return replace(inner, weigh=weigh, preview=preview, combine=combine, spec=spec)
 
 
 def smoothed(inner: Objective, epsilon: float) -> Objective:

@@ -15,6 +15,7 @@ from .methods import (
     METHODS,
     dft,
     eaft,
+    ent_auto,
     ent_fraction,
     ent_threshold,
     focal,
@@ -28,8 +29,9 @@ from .methods import (
     token_loss_truncation,
     weighted,
 )
-from .objectives import Objective, delayed
+from .objectives import Objective
 from .specs import objective
+from .starts import delayed
 from .stats import TokenStats
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ __all__ = [
     "detect",
     "dft",
     "eaft",
+    "ent_auto",
     "ent_fraction",
     "ent_threshold",
     "evaluate",

@@ -60,6 +60,13 @@ class Layout:
             return values
         return values.new_zeros(self.num_sequences).index_add_(0, self.sequence, values) / self.lengths
 
+    @cached_property
+    def openings(self) -> Tensor:
+        """[S] the number of the first scored token of each sequence."""
+        place = torch.arange(len(self.sequence), device=self.sequence.device)
+        last = place.new_full((self.num_sequences,), len(place))
+        return last.scatter_reduce(0, self.sequence, place, "amin")
+
     def spread(self, values: Tensor, unit: Unit) -> Tensor:
         """Give each token the value of its unit."""
         return values if unit == "token" else values[self.sequence]

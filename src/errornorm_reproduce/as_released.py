@@ -6,12 +6,13 @@ why. The released Loss Truncation never truncates, so its row is likelihood unde
 
 from __future__ import annotations
 
-from errornorm.objectives import Objective, delayed, method, reweight
+from errornorm.objectives import Objective, method, reweight
+from errornorm.starts import Start, delayed
 from errornorm_reproduce.methods import LOSS_TRUNCATION, TAILR
 
 
 @method
-def tailr_as_released(gamma: float = 0.1, floor: float = 0.2, *, start: int = 0) -> Objective:
+def tailr_as_released(gamma: float = 0.1, floor: float = 0.2, *, start: Start = 0) -> Objective:
     """The loss stands where the probability belongs, so that unlikely tokens are weighed up.
 
     w = max(floor, nll / (gamma + (1 - gamma) p(y)))
@@ -22,7 +23,7 @@ def tailr_as_released(gamma: float = 0.1, floor: float = 0.2, *, start: int = 0)
 
 
 @method
-def loss_truncation_as_released(fraction: float = 0.1, *, start: int = 0) -> Objective:
+def loss_truncation_as_released(fraction: float = 0.1, *, start: Start = 0) -> Objective:
     """Its window is made anew at every step, so that nothing is ever truncated: likelihood."""
     from errornorm.methods import mle
 

@@ -78,8 +78,14 @@ RANDOM = Family(
     "not in the paper: the same fraction at random",
     paper=False,
 )
+ENT_AUTO = Family(
+    "ENT-Auto",
+    ("ent_auto()",),
+    "not in the paper: no parameter, and none chosen",
+    paper=False,
+)
 PAPER = (MLE, LOSS_TRUNCATION, TAILR, ENT_FRACTION, ENT_THRESHOLD)
-ALL = (*PAPER, ENT_LOW_THRESHOLD, TOKEN_LOSS, RANDOM)
+ALL = (*PAPER, ENT_LOW_THRESHOLD, ENT_AUTO, TOKEN_LOSS, RANDOM)
 
 
 def load(path: Path) -> list[Family]:

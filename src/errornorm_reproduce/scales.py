@@ -78,6 +78,7 @@ TINY = Scale(
         "bilingual": _tiny({"of": "captions", "train": 300, "valid": 20, "test": 20}),
         "summarization": _tiny({"of": "caption-summaries", "train": 300, "valid": 20, "test": 20}, "summarization")
         | {"start": 0, "pretrain": {"recipe": {"of": "captions", "train": 300, "valid": 20, "test": 20}}},
+        "everyday": _tiny({"of": "captions", "train": 240, "valid": 20, "test": 20}),
         "natural": _tiny({"of": "natural-captions", "train": 300, "valid": 20, "test": 20}),
     },
     noise=(0.0, 0.2, 0.5),
@@ -223,6 +224,7 @@ PAPER = Scale(
             },
             "summarization",
         ),
+        "everyday": _paper({"of": "tatoeba-en-fr"}, {"tokenizer.vocab": 16_000, "training.steps": 30_000}),
         "natural": _paper(
             {"of": "europarl-en-fr-natural-noise", "words": 250},
             {
@@ -276,6 +278,7 @@ PAPER = Scale(
         "summarization.start": "Since we can rely on the pre-trained model to make an estimate of the data quality, we "
         "do not need to pre-define a threshold",
         "natural": "not in the paper; local data, from --data, as at the scale small",
+        "everyday": "not in the paper; local data, from --data, as at the scale small",
         "noise": "{10%, 20%, 30%, 40% 50%} of the size of the original clean corpus",
         "fractions": "Figure 6; the text speaks of 10%-20% and 60%",
         "starts": "we vary this iteration in {0, 100, 200, 500, 1000} parameter updates",

@@ -22,7 +22,8 @@ from errornorm_reproduce.store import Store
 
 TINY = SCALES["tiny"]
 BAD = """
-from errornorm.objectives import delayed, method, reweight
+from errornorm.objectives import method, reweight
+from errornorm.starts import delayed
 
 def fail(stats, now):
     raise ArithmeticError("on purpose")

@@ -102,7 +102,8 @@ def test_the_best_candidate_on_the_development_set_is_chosen(how):
 
 
 MINE = """
-from errornorm.objectives import delayed, method, reweight
+from errornorm.objectives import method, reweight
+from errornorm.starts import delayed
 
 @method
 def mine(power: float = 1.0, *, start: int = 0):

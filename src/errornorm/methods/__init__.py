@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..objectives import Objective
 from .dft import dft
 from .eaft import eaft
+from .ent_auto import ent_auto
 from .ent_fraction import ent_fraction
 from .ent_threshold import ent_threshold
 from .focal import focal
@@ -24,6 +25,7 @@ __all__ = [
     "METHODS",
     "dft",
     "eaft",
+    "ent_auto",
     "ent_fraction",
     "ent_threshold",
     "focal",
@@ -42,6 +44,7 @@ METHODS: dict[str, Callable[..., Objective]] = {
     "mle": mle,
     "ent_fraction": ent_fraction,
     "ent_threshold": ent_threshold,
+    "ent_auto": ent_auto,
     "loss_truncation": loss_truncation,
     "tailr": tailr,
     "random_truncation": random_truncation,

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-from ..objectives import Objective, delayed, method, reweight
+from ..objectives import Objective, method, reweight
+from ..starts import Start, delayed
 
 
 @method
-def dft(*, start: int = 0) -> Objective:
+def dft(*, start: Start = 0) -> Objective:
     """Dynamic fine-tuning: weigh each token by its own probability.
 
         loss = -p(y) log p(y),   with p(y) taken as a constant
 
     Args:
-        start: Optimizer step from which to weigh; likelihood before.
+        start: Optimizer step from which to weigh, or "auto": once the model is warm; likelihood before.
 
     Example:
         >>> dft()

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import math
 
-from ..objectives import Objective, delayed, method, require, reweight
+from ..objectives import Objective, method, require, reweight
+from ..starts import Start, delayed
 
 SCALE = math.log(20)  # the entropy of twenty equally likely tokens
 
 
 @method
-def eaft(alpha: float = 1.0, *, start: int = 0) -> Objective:
+def eaft(alpha: float = 1.0, *, start: Start = 0) -> Objective:
     """Entropy-adaptive fine-tuning: weigh each token by how undecided the model is.
 
         loss = -min(1, H(p) / log 20)^alpha log p(y),   H taken as a constant
@@ -19,7 +20,7 @@ def eaft(alpha: float = 1.0, *, start: int = 0) -> Objective:
 
     Args:
         alpha: Sharpness. Its authors use 1.
-        start: Optimizer step from which to weigh; likelihood before.
+        start: Optimizer step from which to weigh, or "auto": once the model is warm; likelihood before.
 
     Example:
         >>> eaft().needs

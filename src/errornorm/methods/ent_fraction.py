@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from .. import scores
 from ..cutoffs import Scope, fraction_of
-from ..objectives import Guard, Objective, delayed, method, require_choice, require_share, truncate
+from ..objectives import Guard, Objective, method, require_choice, require_share, truncate
+from ..starts import Start, delayed
 from ..units import Unit
 
 
@@ -12,7 +13,7 @@ def ent_fraction(
     unit: Unit = "token",
     scope: Scope = "batch",
     *,
-    start: int = 0,
+    start: Start = 0,
     keep_first: int = 0,
     max_dropped: float = 1.0,
 ) -> Objective:
@@ -30,7 +31,8 @@ def ent_fraction(
         scope: Of what the fraction is taken. "batch": this micro-batch on this rank, as in the paper. "global": this
             micro-batch over all ranks, exactly. "running": a histogram of the previous steps over all ranks and
             micro-batches, so that the result does not depend on how the batch is split.
-        start: Optimizer step from which to truncate; likelihood before. The paper tries 0, 100, 200, 500, 1000.
+        start: Optimizer step from which to truncate, or "auto": once the model is warm; likelihood before. The
+            paper tries 0, 100, 200, 500, 1000.
         keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from .. import scores
 from ..cutoffs import fixed
-from ..objectives import Guard, Objective, delayed, method, require, truncate
+from ..objectives import Guard, Objective, method, require, truncate
+from ..starts import Start, delayed
 from ..stats import ERROR_NORM_MAX
 
 
 @method
 def ent_threshold(
-    threshold: float = 1.38, *, start: int = 0, keep_first: int = 0, max_dropped: float = 1.0
+    threshold: float = 1.38, *, start: Start = 0, keep_first: int = 0, max_dropped: float = 1.0
 ) -> Objective:
     """Error Norm Truncation, threshold: drop the tokens whose error norm is above a fixed number.
 
@@ -25,7 +26,7 @@ def ent_threshold(
     Args:
         threshold: Largest error norm that is kept. The paper tunes 1.35, 1.38, 1.4 (a wrong token of at least 91,
             95, 98 %).
-        start: Optimizer step from which to truncate; likelihood before.
+        start: Optimizer step from which to truncate, or "auto": once the model is warm; likelihood before.
         keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 

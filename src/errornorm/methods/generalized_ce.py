@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from ..objectives import Objective, delayed, method, require
+from ..objectives import Objective, method, require
+from ..starts import delayed
 from .mle import mle
 
 

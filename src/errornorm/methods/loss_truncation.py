@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from .. import scores
 from ..cutoffs import window_fraction
-from ..objectives import Guard, Objective, delayed, method, require, require_share, truncate
+from ..objectives import Guard, Objective, method, require, require_share, truncate
+from ..starts import Start, delayed
 
 
 @method
@@ -11,7 +12,7 @@ def loss_truncation(
     window: int = 10_000,
     min_count: int = 1_000,
     *,
-    start: int = 0,
+    start: Start = 0,
     keep_first: int = 0,
     max_dropped: float = 1.0,
 ) -> Objective:
@@ -25,7 +26,7 @@ def loss_truncation(
         fraction: Share of the sequences to drop. Its authors use 0.4; the ENT paper tunes 0.05, 0.1, 0.2.
         window: How many of the latest sequences the quantile is taken of.
         min_count: Nothing is dropped before this many were seen.
-        start: Optimizer step from which to truncate; likelihood before.
+        start: Optimizer step from which to truncate, or "auto": once the model is warm; likelihood before.
         keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 

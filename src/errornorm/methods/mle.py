@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import torch
 
-from ..objectives import Objective, delayed, method, reweight
+from ..objectives import Objective, method, reweight
+from ..starts import Start, delayed
 
 
 @method
-def mle(*, start: int = 0) -> Objective:
+def mle(*, start: Start = 0) -> Objective:
     """Maximum likelihood: every token counts the same. The baseline, through the same kernels as everything else.
 
         loss = -log p(y)

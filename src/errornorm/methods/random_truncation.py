@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from .. import scores
 from ..cutoffs import top_fraction
-from ..objectives import Guard, Objective, delayed, method, require_choice, require_share, truncate
+from ..objectives import Guard, Objective, method, require_choice, require_share, truncate
+from ..starts import Start, delayed
 from ..units import Unit
 
 
@@ -12,7 +13,7 @@ def random_truncation(
     unit: Unit = "token",
     seed: int = 0,
     *,
-    start: int = 0,
+    start: Start = 0,
     keep_first: int = 0,
     max_dropped: float = 1.0,
 ) -> Objective:
@@ -27,7 +28,7 @@ def random_truncation(
         fraction: Share to drop.
         unit: "token" or "sequence".
         seed: Of the draw.
-        start: Optimizer step from which to truncate; likelihood before.
+        start: Optimizer step from which to truncate, or "auto": once the model is warm; likelihood before.
         keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 

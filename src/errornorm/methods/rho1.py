@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from .. import scores
 from ..cutoffs import top_fraction
-from ..objectives import Guard, Objective, delayed, method, require_share, truncate
+from ..objectives import Guard, Objective, method, require_share, truncate
+from ..starts import Start, delayed
 
 
 @method
-def rho1(keep: float = 0.6, *, start: int = 0, keep_first: int = 0, max_dropped: float = 1.0) -> Objective:
+def rho1(keep: float = 0.6, *, start: Start = 0, keep_first: int = 0, max_dropped: float = 1.0) -> Objective:
     """Rho-1, selective language modelling: keep the tokens with the largest excess loss over a reference model.
 
         loss = -log p(y) if -log p(y) + log p_ref(y) is among the top `keep`, else 0
@@ -15,7 +16,7 @@ def rho1(keep: float = 0.6, *, start: int = 0, keep_first: int = 0, max_dropped:
 
     Args:
         keep: Share of the tokens that is trained on. Its authors use 0.6 and 0.7.
-        start: Optimizer step from which to select; likelihood before.
+        start: Optimizer step from which to select, or "auto": once the model is warm; likelihood before.
         keep_first: Never drop the first scored tokens of a sequence.
         max_dropped: Never drop more than this share of a sequence.
 

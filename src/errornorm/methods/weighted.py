@@ -3,12 +3,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..context import Context
-from ..objectives import Objective, delayed, method, require, reweight
+from ..objectives import Objective, method, require, reweight
+from ..starts import Start, delayed
 from ..stats import TokenStats
 
 
 @method
-def weighted(*, start: int = 0) -> Objective:
+def weighted(*, start: Start = 0) -> Objective:
     """Weights of your own: one number per token, given with the batch.
 
         loss = -w log p(y)
@@ -16,7 +17,7 @@ def weighted(*, start: int = 0) -> Objective:
     Needs the column `token_weight`, in the shape of the targets: 0 drops a token, 1 keeps it.
 
     Args:
-        start: Optimizer step from which to weigh; likelihood before.
+        start: Optimizer step from which to weigh, or "auto": once the model is warm; likelihood before.
 
     Example:
         >>> weighted().columns

@@ -11,6 +11,7 @@ from . import (
     figure_separation,
     figure_start,
     table_bilingual,
+    table_everyday,
     table_lm,
     table_misordered,
     table_multilingual,
@@ -37,5 +38,6 @@ ITEMS: dict[str, Item] = {
         table_summarization.ITEM,
         examples.ITEM,
         table_natural_noise.ITEM,
+        table_everyday.ITEM,
     )
 }

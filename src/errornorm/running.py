@@ -1,0 +1,100 @@
+"""What the last optimizer steps were like.
+
+Sums and counts add up over micro-batches, and over ranks at the end of a step, and fade: it does not matter how a batch
+is split. `observe` folds a batch in; `settle` closes a step, and only then its numbers count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import ranks
+
+State = dict[str, Tensor]
+BINS = 8192
+DECAY = 0.9  # per optimizer step
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A fading histogram of the *previous* optimizer steps.
+
+    Args:
+        low, high: Where it begins and ends; what lies outside counts at the edge.
+        of: A word before its entries in the state, where there are others.
+    """
+
+    low: float
+    high: float
+    of: str = ""
+
+    def place(self, scores: Tensor) -> Tensor:
+        """The number of the bin of each score."""
+        return ((scores.double() - self.low) * (BINS / (self.high - self.low))).long().clamp_(0, BINS - 1)
+
+    def edge(self, number: int) -> float:
+        """Where a bin begins."""
+        return self.low + number * ((self.high - self.low) / BINS)
+
+    def init(self) -> State:
+        return {
+            f"{self.of}pending": torch.zeros(BINS, dtype=torch.int64, device="cpu"),
+            f"{self.of}counts": torch.zeros(BINS, dtype=torch.float64, device="cpu"),
+        }
+
+    def observe(self, scores: Tensor, state: State) -> State:
+        new = torch.bincount(self.place(scores), minlength=BINS)
+        return state | {f"{self.of}pending": state[f"{self.of}pending"].to(new.device) + new}
+
+    def settle(self, state: State) -> State:
+        new = ranks.add(state[f"{self.of}pending"])
+        counts = state[f"{self.of}counts"] * DECAY + new.cpu()
+        return state | {f"{self.of}pending": torch.zeros_like(new), f"{self.of}counts": counts}
+
+    def above(self, state: State) -> Tensor:
+        """[BINS + 1] how many lie in a bin or a higher one."""
+        counts = state[f"{self.of}counts"]
+        return torch.cat([counts.flip(0).cumsum(0).flip(0), counts.new_zeros(1)])
+
+    def top_mean(self, state: State, share: float) -> float:
+        """The mean of the highest ones; the lower end while nothing was seen."""
+        counts = state[f"{self.of}counts"].flip(0)
+        wanted = share * counts.sum()
+        if wanted == 0:
+            return self.low
+        taken = (wanted - (counts.cumsum(0) - counts)).clamp(min=0).minimum(counts)
+        middles = self.low + (torch.arange(BINS, 0, -1, dtype=torch.float64) - 0.5) * ((self.high - self.low) / BINS)
+        return float((taken * middles).sum() / wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A fading mean over the tokens of the *previous* optimizer steps.
+
+    Args:
+        of: A word before its entries in the state, where there are others.
+    """
+
+    of: str = ""
+
+    def init(self) -> State:
+        return {f"{self.of}{name}": torch.zeros(2, dtype=torch.float64, device="cpu") for name in ("pending", "sums")}
+
+    def observe(self, values: Tensor, state: State) -> State:
+        total = values.sum(dtype=torch.float64)
+        new = torch.stack([total, torch.full_like(total, len(values))])
+        return state | {f"{self.of}pending": state[f"{self.of}pending"].to(new.device) + new}
+
+    def settle(self, state: State) -> State:
+        new = ranks.add(state[f"{self.of}pending"])
+        sums = state[f"{self.of}sums"] * DECAY + new.cpu()
+        return state | {f"{self.of}pending": torch.zeros_like(new), f"{self.of}sums": sums}
+
+    def value(self, state: State) -> float:
+        """NaN while nothing was seen."""
+        total, count = state[f"{self.of}sums"].tolist()
+        return total / count if count else math.nan
