@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
+from errornorm.data.noise import CLEAN
 from errornorm.training import use
 from errornorm.training.config import Checkpoints, Source, TrainConfig
 from errornorm.training.run import is_main, train
@@ -23,8 +26,9 @@ from .recipe import DIRECTION
 
 LOCK = ".cell.lock"
 POINTS = 60  # of a curve
+SOME = 1000  # texts whose openings are shown
 COLUMNS = ("step", "nll", "kept", "error_norm_top10")
-OWN = ("prune", "labels", "level", "score")  # settings of cells that build on another one
+OWN = ("prune", "labels", "level", "score", "texts")  # settings of cells that build on another one
 Parts = Sequence[Mapping[str, Any]]  # corpora as in a training configuration
 
 
@@ -147,13 +151,14 @@ def scored(cell: Cell, place: Place) -> list[tuple[dict[str, Any], Path]]:
     base, other = base_of(cell), cell.told.get("score")
     run = finished(base, place)
     asked, out = base.but(settings={"recipe": other}) if other else base, []
+    limit = cell.told.get("texts")
     for part in corpora.sources(asked, place.work, place.data)["train"]:
-        language = part.get(DIRECTION, "")
-        out.append((part, place.folder(asked) / f"scores{language and f'-{language}'}"))
+        name = "-".join(str(word) for word in ("scores", part.get(DIRECTION), limit) if word)
+        out.append((part, place.folder(asked) / name))
     with _alone(asked, place), together():
         for part, folder in out if is_main() else []:
             language = part.get(DIRECTION)
-            score(part["path"], run.path, folder, to=language.split("-")[1] if language else None)
+            score(part["path"], run.path, folder, to=language.split("-")[1] if language else None, limit=limit)
     return out
 
 
@@ -190,6 +195,29 @@ def separated(cell: Cell, place: Place) -> dict[str, Any]:
     }
 
 
+def estimated(cell: Cell, place: Place) -> dict[str, Any]:
+    """How much noise the scores show, how much there is, and where the openings of some texts lie."""
+    from errornorm.curation import advice, noise_rate
+    from errornorm.scoring.table import Scores
+
+    (_, folder), *others = scored(cell, place)
+    assert not others
+    if not is_main():
+        return {}
+    scores = Scores.open(folder)
+    found = noise_rate.estimate(scores)
+    sample, _ = noise_rate.read(scores)
+    fields = map(json.loads, scores.table(["fields"])["fields"].to_pylist())
+    noisy = [int(of.get("noise", CLEAN) != CLEAN) for of in fields]
+    places = zip(sample.openings.tolist(), sample.hard.tolist(), noisy, strict=True)
+    return {
+        "measures": {"truth": sum(noisy) / len(noisy), "rate": found.rate or 0.0, "disputed": found.disputed or 0.0},
+        "noise": found.as_dict(),
+        "said": advice.describe(found),
+        "openings": [[_short(norm), _short(hard), bad] for norm, hard, bad in islice(places, SOME)],
+    }
+
+
 def highlighted(cell: Cell, place: Place) -> dict[str, Any]:
     """Sentences of the training corpus with the error norm of each token."""
     base = base_of(cell)
@@ -209,6 +237,7 @@ DOES: dict[str, Callable[[Cell, Place], dict[str, Any]]] = {
     "train": trained,
     "prune": pruned,
     "separate": separated,
+    "estimate": estimated,
     "highlight": highlighted,
     "illustrate": illustrated,
 }

@@ -52,6 +52,7 @@ def test_nothing_in_clean_text(tmp_path):
     assert found.share is None
     assert found.shoulder is None
     assert found.copies == 0
+    assert found.rate is None
     low, high = found.conflicts[1:]
     assert low < 0 < high  # the model knows its limits
     assert all(abs(one.surplus) < 0.1 for one in found.thresholds)
@@ -76,6 +77,30 @@ def test_easy_texts(tmp_path, share):
     assert found.surprising is None
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_copies_are_counted_where_no_part_lies_apart(tmp_path, share):
+    rows = [
+        {"text": "a b c d", "context": "a b c d" if i < share * 400 else "e f g h", **even(0.5, 4)} for i in range(400)
+    ]
+    found = estimate(write(tmp_path / "scores", rows))
+    assert not found.visible
+    assert found.rate == pytest.approx(share)
+
+
+def even(p, num):
+    norm, nll = math.sqrt(2) * (1 - p), -math.log(p)
+    return {name: [x] * num for name, x in {"nll": nll, "p_target": p, "error_norm": norm, "entropy": 0.7}.items()}
+
+
+def test_texts_that_are_certain_but_for_their_opening(tmp_path):
+    rows = []
+    for i in range(400):
+        numbers = even(0.99 if i < 40 else 0.5, 6)
+        numbers["nll"][0], numbers["error_norm"][0] = -math.log(0.3), math.sqrt(2) * 0.7
+        rows.append({"text": "a b c d e f", "context": "g", **numbers})
+    assert estimate(write(tmp_path / "scores", rows)).disputed == pytest.approx(0.1)
+
+
 def test_uncertain_texts(tmp_path):
     found = estimate(corpus(tmp_path / "scores", 900, foreign=0.3))
     assert found.uncertain.share == pytest.approx(0.3, abs=0.05)
@@ -88,6 +113,7 @@ def test_both(tmp_path):
     found = estimate(scores)
     assert found.surprising.share == pytest.approx(0.2, abs=0.05)
     assert found.easy.share == pytest.approx(0.2, abs=0.05)
+    assert found.rate == pytest.approx(0.4, abs=0.05)
     table = scores.table([*COLUMNS, "fields"])
     chances = found.chances(table)
     for kind, expected in (("clean", 0), ("shuffled", 1), ("copied", 1)):

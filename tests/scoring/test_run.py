@@ -185,6 +185,14 @@ def test_the_verb(folder, tmp_path, capsys):
     assert f"{len(tiny.PAIRS)} records = {len(tiny.PAIRS)} used + 0 quarantined" in out
     assert main([*argv, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["used"] == len(tiny.PAIRS)
+    assert main([*argv, "--advise"]) == 0
+    out = capsys.readouterr().out
+    assert main(["summary", str(tmp_path / "s")]) == 0
+    said = out.split(f"{tmp_path / 's'}\n\n")[1]
+    assert said
+    assert capsys.readouterr().out.endswith(said)
+    assert main([*argv, "--advise", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["advice"]["objective"] == "mle"
     assert main([*argv, "--columns", "a,b"]) == 2
     assert "for a TSV" in capsys.readouterr().err
     (tmp_path / "s" / "notes.txt").write_text("mine")

@@ -16,7 +16,7 @@ from .printing import AsJson, Corpus, Pair, example, print_json, print_table, pr
 @app.command(
     epilog=example(
         "errornorm score train.en train.fr --model runs/first -o scores",
-        "errornorm score news.txt --model my-language-model -o scores",
+        "errornorm score news.txt --model my-language-model -o scores --advise",
         "errornorm score sft.jsonl --model my-model --context-field prompt --text-field completion -o scores",
         'errornorm score pairs.jsonl --model my-model --prompt "{document} TL;DR: " --text-field summary -o scores',
     )
@@ -56,6 +56,9 @@ def score(
     part: Annotated[int, typer.Option(min=1, help="Records of a part, which is what a killed process loses.")] = 1000,
     engine: Annotated[str, typer.Option(help="local, or ray: many processes, on one machine or several.")] = "local",
     workers: Annotated[int, typer.Option(min=0, help="Of ray; 0: one for each processor or GPU.")] = 0,
+    advise: Annotated[
+        bool, typer.Option("--advise", help="Say how much is noise and what to do, as errornorm summary does.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Score every token of a corpus: loss, error norm, entropy, and what the model would have written.
@@ -70,7 +73,9 @@ def score(
     if columns and records.Corpus(corpus, pair).format != "tsv":
         raise typer.BadParameter("--columns is for a TSV; elsewhere use --text-field and --context-field")
     Lock(output).require_free()
+    from ..curation import summary
     from ..scoring import overview, run, table
+    from .summaries import print_advice
 
     source: dict[str, Any] = {"path": corpus, "pair": pair, "columns": columns.split(",") if columns else None}
     began = time.monotonic()
@@ -90,8 +95,10 @@ def score(
             tell=told,
         )  # fmt: skip
     assert isinstance(scores, table.Scores)
+    found = summary.summarize(scores) if advise else None
     if as_json:
-        print_json(dict(scores.meta))
+        more = found.as_dict() if found is not None else {}
+        print_json({**scores.meta, **{name: more[name] for name in ("noise", "advice") if name in more}})
         return
     print_table(("what", "mean", "highest"), overview.overview(scores))
     meta = scores.meta
@@ -100,3 +107,6 @@ def score(
     if scores.quarantine:
         print(scores.quarantine)
     print(output)
+    if found is not None:
+        print()
+        print_advice(found, output)

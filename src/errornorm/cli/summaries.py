@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .app import app
 from .detects import ScoresFolder, span, visible
 from .printing import AsJson, example, print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from ..curation.summary import Summary
 
 
 @app.command(
@@ -54,6 +58,11 @@ def summary(
     if len(found.groups) > worst:
         print(f"\n{len(found.groups) - worst} more groups; --worst {len(found.groups)} shows all")
     print()
+    print_advice(found, scores)
+
+
+def print_advice(found: Summary, scores: Path) -> None:
+    """How much is noise, and what to do about it."""
     for sentence in (*found.findings, *found.advice.sentences):
         print(sentence)
     for command in found.advice.commands:

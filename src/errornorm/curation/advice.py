@@ -82,6 +82,10 @@ def describe(noise: Noise) -> list[str]:
         )
     if noise.copies is not None and noise.copies >= SOME and noise.easy is None:
         out.append(f"{noise.copies:.1%} of the texts repeat their context; in a translation these are copies.")
+    if noise.rate is not None and noise.share is not None and noise.rate > noise.share + SOME:
+        out.append(f"With those that repeat their context, about {noise.rate:.1%} of the texts in all.")
+    if noise.disputed is not None and noise.disputed >= SOME:
+        out.append(f"{noise.disputed:.1%} of the texts are certain but for their opening; ent_auto() would drop them.")
     return [*out, *_conflicts(noise)]
 
 
@@ -115,7 +119,7 @@ def advise(noise: Noise) -> Advice:
         return _prune(noise, noise.surprising, "nll_mean", "mean loss")
     if noise.uncertain:
         return _prune(noise, noise.uncertain, "entropy_mean", "mean entropy")
-    if noise.easy:
+    if noise.easy or (noise.copies or 0.0) >= SOME:
         return _truncate(noise.easy, noise.copies or 0.0)
     sure = [one for one in noise.thresholds if one.surplus >= SURE and one.dropped > 0]
     if noise.conflicts is not None and noise.conflicts[1] > SOME and sure:
@@ -150,17 +154,17 @@ def _prune(noise: Noise, part: Part, by: str, called: str) -> Advice:
     return Advice((*text, _warning()), objective, by, fraction, (_command(by, fraction),))
 
 
-def _truncate(part: Part, copies: float) -> Advice:
-    text = ["Do not prune by a mean or a sum: these texts have low ones, and would be what is kept."]
-    if part.copies is None or part.copies < MOSTLY:
+def _truncate(easy: Part | None, copies: float) -> Advice:
+    text = ["Do not prune by a mean or a sum: these texts have low ones, and would be what is kept."] if easy else []
+    mostly = easy is not None and (easy.copies or 0.0) >= MOSTLY
+    if copies < SOME and not mostly:
         text.append("If they are wanted, train with mle; if not, remove them by what they have in common.")
         return Advice((*text, _warning()), "mle")
-    fraction = max(0.01, round(max(part.share, copies), 2))
-    objective = f"ent_fraction({LARGEST_FRACTION:g})"
+    fraction = max(0.01, round(max(easy.share if easy and mostly else 0.0, copies), 2))
     text.append(f"Copies show at their first token only: prune {fraction:.0%} of the texts by error_norm_first.")
-    text.append(f"Or keep all and train with {objective}, started at half of the steps, or with ent_threshold(1.2).")
+    text.append("Or keep all and train with ent_auto(), which drops texts that are certain but for their opening.")
     command = _command("error_norm_first", fraction)
-    return Advice((*text, _warning()), objective, "error_norm_first", fraction, (command,))
+    return Advice(tuple(text), "ent_auto()", "error_norm_first", fraction, (command,))
 
 
 def _command(by: str, fraction: float) -> str:

@@ -9,6 +9,8 @@ What a score cannot see cannot be counted, so several things are looked at, and 
   word. Such texts have a low mean loss, and make a second peak below a valley. Boilerplate does the same.
 - **uncertain** texts. Noise that it knows, but cannot continue, such as another language: it expects to lose much,
   and does. Such texts have a high mean entropy, and make a second peak above a valley. Lists of names do the same.
+- **disputed** texts, certain but for their opening: what `ent_auto` drops. A few of the clean ones are, too, and of
+  learnt noise only a part, so they are named, not counted.
 - **conflicts** of single words: see `conflicts`.
 """
 
@@ -22,6 +24,8 @@ import numpy
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..openings import disputed, hardness
+from ..scoring.rank import lists
 from ..scoring.table import Scores
 from . import conflicts
 from .apart import FEWEST, Peak, interval, peak, upper_part
@@ -33,6 +37,7 @@ Floats = NDArray[numpy.float64]
 COLUMNS = ["nll_mean", "entropy_mean"]
 MOST = 50_000  # texts that are looked at
 CLEAR = 0.15  # depth of the valley below uncertain texts; headings made one of 0.08 in WikiText-2
+SOME = 0.01  # of the texts, to speak of them
 COPY, COPY_WORDS = 0.8, 3  # a copy has so many of its words from the context, and at least so many words
 KINDS = ("surprising", "easy", "uncertain")
 
@@ -108,6 +113,8 @@ class Noise:
     conflicts: Share of the model's own confidence that the targets do not bear out, with its interval.
     thresholds: The same for confident predictions.
     copies: Share of texts that repeat their context; None if there is no context.
+    rate: Of texts that lie apart or repeat their context; None if none do.
+    disputed: Share of texts that are certain but for their opening.
     """
 
     texts: int
@@ -118,6 +125,8 @@ class Noise:
     easy: Part | None = None
     uncertain: Part | None = None
     shoulder: float | None = None
+    rate: float | None = None
+    disputed: float | None = None
     split: Split = Split()
     columns = tuple(COLUMNS)
 
@@ -145,10 +154,12 @@ class Noise:
         bounds = dict(zip(("share", "low", "high"), known, strict=True)) if known else None
         return {
             "texts": self.texts,
+            "rate": self.rate,
             "share": self.share,
             **{name: asdict(self.parts[name]) if name in self.parts else None for name in KINDS},
             "shoulder": self.shoulder,
             "copies": self.copies,
+            "disputed": self.disputed,
             "conflicts": bounds,
             "thresholds": [asdict(one) for one in self.thresholds],
         }
@@ -161,11 +172,19 @@ class Sample:
     views: Views
     tokens: Floats
     copies: Floats  # 1, 0; NaN without a context
+    openings: Floats  # error norm of the first token
+    rests: Floats  # sum of the nll of the others
+
+    @property
+    def hard(self) -> Floats:
+        """How hard texts are after their first token."""
+        level = float((self.views.losses**3 * self.tokens).sum() / self.tokens.sum())
+        return numpy.asarray(hardness(self.rests, self.tokens, level))
 
 
 def estimate(scores: Scores, *, seed: int = 0) -> Noise:
     """Look at the scores of up to 50,000 texts, and at all tokens."""
-    sample, sums = _read(scores, seed)
+    sample, sums = read(scores, seed)
     known = ~numpy.isnan(sample.copies)
     copies = float(sample.copies[known].mean()) if known.any() else None
     tokens = conflicts.conflicts(sums), conflicts.thresholds(sums)
@@ -192,7 +211,20 @@ def estimate(scores: Scores, *, seed: int = 0) -> Noise:
             shares = (float(chances.mean()), found.low * scale, found.high * scale)
             parts[name] = _part(sample, chances, shares, found.depth)
     surprising, easy_part, uncertain_part = map(parts.get, KINDS)
-    return Noise(len(sample.tokens), *tokens, copies, surprising, easy_part, uncertain_part, shoulder, split)
+    return Noise(
+        len(sample.tokens), *tokens, copies, surprising, easy_part, uncertain_part, shoulder,
+        _rate(sample, split if parts else None), float(disputed(sample.openings, sample.hard).mean()), split,
+    )  # fmt: skip
+
+
+def _rate(sample: Sample, split: Split | None) -> float | None:
+    """The share of texts that are in a part, or repeat their context."""
+    noisy = numpy.nan_to_num(sample.copies)
+    if split is not None:
+        noisy = numpy.maximum(noisy, sum(split.chances(sample.views).values()))
+    elif noisy.mean() < SOME:
+        return None
+    return float(numpy.minimum(1, noisy).mean())
 
 
 def _part(sample: Sample, chances: Floats, shares: tuple[float, float, float], clear: float) -> Part:
@@ -204,20 +236,34 @@ def _part(sample: Sample, chances: Floats, shares: tuple[float, float, float], c
     return Part(share, min(low, share), max(high, share), tokens, copies, clear)
 
 
-def _read(scores: Scores, seed: int) -> tuple[Sample, dict[str, float]]:
+def read(scores: Scores, seed: int = 0) -> tuple[Sample, dict[str, float]]:
+    """The texts that are looked at, and sums over all tokens."""
     random = numpy.random.default_rng(seed)
     keep = min(1.0, MOST / max(1, len(scores)))
     sums = Sums(conflicts.SUMMED)
     parts: list[tuple[Floats, ...]] = []
-    for rows in scores.batches([*COLUMNS, *conflicts.COLUMNS, "context", "text"]):
+    for rows in scores.batches([*COLUMNS, *conflicts.COLUMNS, "nll", "context", "text"]):
         numbers, views = conflicts.numbers(rows), Views.of(rows)
         sums.add(["all"] * len(rows), numbers)
         chosen = numpy.flatnonzero((random.random(len(rows)) < keep) & ~numpy.isnan(views.surprise))
         copies = [_copy(rows["context"][i].as_py() or "", rows["text"][i].as_py() or "") for i in chosen.tolist()]
-        columns = (views.surprise, views.losses, views.entropies, numbers["tokens"])
+        columns = (views.surprise, views.losses, views.entropies, numbers["tokens"], *_openings(rows))
         parts.append((*(column[chosen] for column in columns), numpy.array(copies, numpy.float64)))
-    *viewed, tokens, repeated = [numpy.concatenate(c) for c in zip(*parts, strict=True)] or [numpy.zeros(0)] * 5
-    return Sample(Views(*viewed), tokens, repeated), sums.of()
+    found = [numpy.concatenate(c) for c in zip(*parts, strict=True)] or [numpy.zeros(0)] * 7
+    *viewed, tokens, openings, rests, repeated = found
+    return Sample(Views(*viewed), tokens, repeated, openings, rests), sums.of()
+
+
+def _openings(rows: pa.RecordBatch) -> tuple[Floats, Floats]:
+    """The error norm of the first token of each text, and the loss of the others; NaN where nothing was scored."""
+    norms, bounds = lists(rows["error_norm"])
+    losses, _ = lists(rows["nll"])
+    sums = numpy.concatenate([[0.0], numpy.cumsum(losses, dtype=numpy.float64)])
+    first, some = bounds[:-1], numpy.diff(bounds) > 0
+    out = numpy.full((2, len(rows)), numpy.nan)
+    out[0, some] = norms[first[some]]
+    out[1, some] = sums[bounds[1:][some]] - sums[first[some] + 1]
+    return out[0], out[1]
 
 
 def _copy(context: str, text: str) -> float:

@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-import math
-
-from torch import Tensor
-
 from .. import scores
 from ..context import Context
 from ..objectives import Objective, Weighed, keep_all, method
+from ..openings import disputed, hardness
 from ..running import Mean, State
 from ..starts import Start, delayed
 from ..stats import TokenStats
-from ..units import Layout
 
-EVEN = math.sqrt(0.5)  # the error norm of a token at even odds against one other
 _LEVEL = Mean("nll_")
 
 
@@ -45,19 +40,14 @@ def ent_auto(*, start: Start = 0) -> Objective:
     """
 
     def weigh(stats: TokenStats, state: State, now: Context) -> Weighed:
-        level = _LEVEL.value(state)
-        norm = stats.error_norm[now.layout.openings]
-        dropped = norm > EVEN + 0.5 * _rest(stats.nll, level, now.layout)
-        weights = (~dropped)[now.layout.sequence].to(stats.nll.dtype)
+        layout = now.layout
+        rests = layout.sum(stats.nll) - stats.nll[layout.openings]
+        hard = hardness(rests, layout.lengths, _LEVEL.value(state))
+        dropped = disputed(stats.error_norm[layout.openings], hard)
+        weights = (~layout.spread(dropped, "sequence")).to(stats.nll.dtype)
         return Weighed(weights, None, _LEVEL.observe(stats.nll, state))
 
     objective = Objective(
         weigh, lambda state, now: keep_all, init=_LEVEL.init, settle=_LEVEL.settle, needs=scores.error_norm.needs
     )
     return delayed(objective, start)
-
-
-def _rest(nll: Tensor, level: float, layout: Layout) -> Tensor:
-    """[S] how hard a sequence is after its first token, of an average token; as if one such token followed it."""
-    total = nll.new_zeros(layout.num_sequences).index_add_(0, layout.sequence, nll) - nll[layout.openings]
-    return ((total / level + 1) / layout.lengths).clamp(max=1.0)

@@ -7,6 +7,7 @@ from . import (
     examples,
     figure_dynamics,
     figure_example,
+    figure_noise_rate,
     figure_pruning,
     figure_separation,
     figure_start,
@@ -39,5 +40,6 @@ ITEMS: dict[str, Item] = {
         examples.ITEM,
         table_natural_noise.ITEM,
         table_everyday.ITEM,
+        figure_noise_rate.ITEM,
     )
 }
