@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from errornorm.openings import EVEN
+from errornorm.stats import ERROR_NORM_MAX
+
 STYLE: Any = {
     "svg.hashsalt": "errornorm",
     "font.size": 9,
@@ -70,4 +73,24 @@ def histograms(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
                 axes.stairs(heights, part["bounds"], fill=True, alpha=0.5, color=colour, label=side)
             axes.set_title(f"{name}: {score.replace('_', ' ')}", fontsize=9)
     rows[0][0].legend(frameon=False, fontsize=7)
+    _save(figure, path)
+
+
+def openings(found: Mapping[str, Sequence[Sequence[float]]], path: Path) -> None:
+    """Texts by what follows their first token, and by its error norm; what lies above the line is disputed."""
+    figure, rows = _figure(3, -(-len(found) // 3))
+    for axes, (name, points) in zip(rows.flat, found.items(), strict=False):
+        for side, label, colour in ((0, "clean", "#2980b9"), (1, "noisy", "#c0392b")):
+            mine = [(hard, norm) for norm, hard, noisy in points if noisy == side]
+            if mine:
+                axes.scatter(*zip(*mine, strict=True), s=3, alpha=0.5, linewidths=0, color=colour, label=label)
+        axes.plot([0, 1], [EVEN, EVEN + 0.5], color="black", linewidth=0.8)
+        axes.set_title(name, fontsize=9)
+        axes.set_xlim(0, 1.02)
+        axes.set_ylim(0, ERROR_NORM_MAX)
+    for axes in rows[-1]:
+        axes.set_xlabel("loss of the rest, of an average token")
+    for row in rows:
+        row[0].set_ylabel("error norm of the first token")
+    rows[0][0].legend(frameon=False, fontsize=7, markerscale=3)
     _save(figure, path)

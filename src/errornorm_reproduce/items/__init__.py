@@ -8,6 +8,7 @@ from . import (
     figure_dynamics,
     figure_example,
     figure_noise_rate,
+    figure_openings,
     figure_pruning,
     figure_separation,
     figure_start,
@@ -40,6 +41,7 @@ ITEMS: dict[str, Item] = {
         examples.ITEM,
         table_natural_noise.ITEM,
         table_everyday.ITEM,
+        figure_openings.ITEM,
         figure_noise_rate.ITEM,
     )
 }
