@@ -38,6 +38,10 @@ def weighted_nll(stats: TokenStats, weights: Tensor, now: Context) -> Tensor:
     return weights * stats.nll
 
 
+def _any_order(now: Context) -> None:
+    return None
+
+
 def keep_all(stats: TokenStats, now: Context) -> Tensor:
     return torch.ones_like(stats.nll)
 
@@ -52,6 +56,7 @@ class Objective:
 
     weigh: Weigh
     preview: Callable[[State, Context], Preview]
+    first: Callable[[Context], Tensor | None] = _any_order  # tokens that `preview` should see before the others
     combine: Combine = weighted_nll
     init: Callable[[], State] = dict
     settle: Callable[[State], State] = same
@@ -79,7 +84,7 @@ class Objective:
                 grads: tuple[Tensor | None, ...] = torch.autograd.grad(loss, tuple(columns.values()), allow_unused=True)
             return TokenStats(**{n: g for n, g in zip(columns, grads, strict=True) if g is not None})
 
-        return guess
+        return Guess(guess, self.first(now))
 
 
 def method(factory: Callable[P, Objective]) -> Callable[P, Objective]:

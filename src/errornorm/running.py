@@ -26,37 +26,41 @@ class Histogram:
     Args:
         low, high: Where it begins and ends; what lies outside counts at the edge.
         of: A word before its entries in the state, where there are others.
+        bins: How many.
+        decay: Per optimizer step.
     """
 
     low: float
     high: float
     of: str = ""
+    bins: int = BINS
+    decay: float = DECAY
 
     def place(self, scores: Tensor) -> Tensor:
         """The number of the bin of each score."""
-        return ((scores.double() - self.low) * (BINS / (self.high - self.low))).long().clamp_(0, BINS - 1)
+        return ((scores.double() - self.low) * (self.bins / (self.high - self.low))).long().clamp_(0, self.bins - 1)
 
     def edge(self, number: int) -> float:
         """Where a bin begins."""
-        return self.low + number * ((self.high - self.low) / BINS)
+        return self.low + number * ((self.high - self.low) / self.bins)
 
     def init(self) -> State:
         return {
-            f"{self.of}pending": torch.zeros(BINS, dtype=torch.int64, device="cpu"),
-            f"{self.of}counts": torch.zeros(BINS, dtype=torch.float64, device="cpu"),
+            f"{self.of}pending": torch.zeros(self.bins, dtype=torch.int64, device="cpu"),
+            f"{self.of}counts": torch.zeros(self.bins, dtype=torch.float64, device="cpu"),
         }
 
     def observe(self, scores: Tensor, state: State) -> State:
-        new = torch.bincount(self.place(scores), minlength=BINS)
+        new = torch.bincount(self.place(scores), minlength=self.bins)
         return state | {f"{self.of}pending": state[f"{self.of}pending"].to(new.device) + new}
 
     def settle(self, state: State) -> State:
         new = ranks.add(state[f"{self.of}pending"])
-        counts = state[f"{self.of}counts"] * DECAY + new.cpu()
+        counts = state[f"{self.of}counts"] * self.decay + new.cpu()
         return state | {f"{self.of}pending": torch.zeros_like(new), f"{self.of}counts": counts}
 
     def above(self, state: State) -> Tensor:
-        """[BINS + 1] how many lie in a bin or a higher one."""
+        """[bins + 1] how many lie in a bin or a higher one."""
         counts = state[f"{self.of}counts"]
         return torch.cat([counts.flip(0).cumsum(0).flip(0), counts.new_zeros(1)])
 
@@ -67,7 +71,9 @@ class Histogram:
         if wanted == 0:
             return self.low
         taken = (wanted - (counts.cumsum(0) - counts)).clamp(min=0).minimum(counts)
-        middles = self.low + (torch.arange(BINS, 0, -1, dtype=torch.float64) - 0.5) * ((self.high - self.low) / BINS)
+        middles = self.low + (torch.arange(self.bins, 0, -1, dtype=torch.float64) - 0.5) * (
+            (self.high - self.low) / self.bins
+        )
         return float((taken * middles).sum() / wanted)
 
 

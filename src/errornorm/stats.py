@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -106,5 +107,13 @@ def primitives(names: Iterable[str]) -> frozenset[str]:
     return wanted | ALWAYS
 
 
-# Detached statistics of the tokens seen so far, and their numbers in the batch -> a guess of d loss / d statistic.
-Guess = Callable[[TokenStats, Tensor], TokenStats]
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """Args:
+    of: From detached statistics of the tokens seen so far, and their numbers in the batch, a guess of the gradient of
+        the loss with respect to each statistic.
+    first: Numbers of the tokens that tell the most, to be seen before the others.
+    """
+
+    of: Callable[[TokenStats, Tensor], TokenStats]
+    first: Tensor | None = None

@@ -33,6 +33,7 @@ SHORTER = {"cnn-dailymail": 0.15}  # tokens of a target, where those of its sour
 LENGTH = {
     "opus-100": 30,
     "paracrawl": 30,
+    "tatoeba-en-fr": "tatoeba-en-fr in --data",
     "europarl-en-fr": 40,
     "europarl-en-fr-natural-noise": 40,
 }  # typical, in tokens; else the longest
@@ -41,6 +42,7 @@ DATA = {
     "wikitext-103": "Salesforce/wikitext, wikitext-103-raw-v1, 100M words",
     "cnn-dailymail": "abisee/cnn_dailymail 3.0.0, 287K articles",
     "paracrawl": "ParaCrawl 9 and its bonus, 13M to 55M pairs; haoranxu/WMT22-Test",
+    "tatoeba-en-fr": "tatoeba-en-fr in --data",
     "europarl-en-fr": "europarl-en-fr in --data",
     "europarl-en-fr-natural-noise": "europarl-en-fr-natural-noise in --data, 60K pairs",
 }

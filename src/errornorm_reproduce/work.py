@@ -214,6 +214,7 @@ def estimated(cell: Cell, place: Place) -> dict[str, Any]:
         "measures": {"truth": sum(noisy) / len(noisy), "rate": found.rate or 0.0, "disputed": found.disputed or 0.0},
         "noise": found.as_dict(),
         "said": advice.describe(found),
+        "edge": sample.edge,
         "openings": [[_short(norm), _short(hard), bad] for norm, hard, bad in islice(places, SOME)],
     }
 

@@ -96,7 +96,8 @@ def test_texts_that_are_certain_but_for_their_opening(tmp_path):
     rows = []
     for i in range(400):
         numbers = even(0.99 if i < 40 else 0.5, 6)
-        numbers["nll"][0], numbers["error_norm"][0] = -math.log(0.3), math.sqrt(2) * 0.7
+        p = 0.3 if i < 200 else 0.9
+        numbers["nll"][0], numbers["error_norm"][0] = -math.log(p), math.sqrt(2) * (1 - p)
         rows.append({"text": "a b c d e f", "context": "g", **numbers})
     assert estimate(write(tmp_path / "scores", rows)).disputed == pytest.approx(0.1)
 

@@ -1,12 +1,13 @@
 """Exact whatever the guess: every method, every kind of guess, one answer."""
 
 import functools
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from errornorm import METHODS, RobustLoss, ent_fraction, mle, objective
+from errornorm import METHODS, RobustLoss, ent_auto, ent_fraction, mle, objective
 from errornorm.kernels import speculate
 from errornorm.kernels.rows import TorchRows
 from errornorm.objectives import Objective
@@ -47,7 +48,7 @@ def guessing(monkeypatch):
 
         def changed(self, state, now):
             guess = original(self, state, now)
-            return lambda stats, rows: change(guess, stats, rows)
+            return replace(guess, of=lambda stats, rows: change(guess.of, stats, rows))
 
         monkeypatch.setattr(Objective, "guess", changed)
 
@@ -191,6 +192,40 @@ def test_whole_sequences_cost_their_own_rows(monkeypatch):
     assert rows == dropped == 6 * 32
 
 
+@pytest.mark.parametrize("num", [1, 7, 100, 1001])
+@pytest.mark.parametrize("size", [1, 3, 64, 5000])
+@pytest.mark.parametrize("every", [2, 10, 40])
+def test_every_row_comes_once_and_the_first_ones_first(num, size, every):
+    first = torch.arange(0, num, every)
+    order = speculate._strided(num, size, torch.device("cpu"), first)
+    assert torch.cat(order).sort().values.tolist() == list(range(num))
+    largest = -(-num // max(1, -(-num // size)))
+    assert max(map(len, order)) <= max(largest, len(order[0])) <= size
+    if len(order) > 1 and 2 * len(first) <= largest:
+        assert set(first.tolist()) <= set(order[0].tolist())
+
+
+def test_sequences_are_judged_by_their_openings_and_a_part_of_the_rest(monkeypatch):
+    torch.manual_seed(0)
+    monkeypatch.setattr(speculate, "MIN_ROWS", 256)
+    monkeypatch.setattr(TorchRows, "max_rows", 256)
+    weight, targets = torch.randn(301, 16), torch.randint(0, 301, (64, 32))
+    hidden = torch.randn(64, 32, 16) + 0.5 * weight[targets]
+    hidden[:20] = 3 * weight[targets[:20]]  # certain
+    hidden[:20, 0] = 3 * weight[0]  # but for the opening
+    hidden[20:, 0] = 3 * weight[targets[20:, 0]]
+    hidden.requires_grad_()
+    loss = RobustLoss(ent_auto())
+    for _ in range(3):
+        terms = loss(hidden=hidden, weight=weight, targets=targets)
+        loss.advance()
+    seen, fold = [], speculate._Pass.fold
+    monkeypatch.setattr(speculate._Pass, "fold", lambda s, rows, n: (seen.append(len(rows)), fold(s, rows, n))[1])
+    terms.mean.backward()
+    assert 64 * 32 - terms.num_kept == 20 * 32
+    assert sum(seen) < 32
+
+
 def test_the_guess_is_a_gradient():
     """Label smoothing: (1 - epsilon) w to the likelihood, epsilon w to lse - mean logit."""
     p = problem(ignored=0).to(torch.float64)
@@ -200,7 +235,7 @@ def test_the_guess_is_a_gradient():
 
     def watch(self, state, now):
         guess = original(self, state, now)
-        return lambda stats, rows: seen.append(guess(stats, rows)) or seen[-1]
+        return replace(guess, of=lambda stats, rows: seen.append(guess.of(stats, rows)) or seen[-1])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Objective, "guess", watch)

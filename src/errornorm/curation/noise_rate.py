@@ -24,7 +24,7 @@ import numpy
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..openings import disputed, hardness
+from ..openings import BINS, EVEN, bound, hardness
 from ..scoring.rank import lists
 from ..scoring.table import Scores
 from . import conflicts
@@ -173,13 +173,24 @@ class Sample:
     tokens: Floats
     copies: Floats  # 1, 0; NaN without a context
     openings: Floats  # error norm of the first token
-    rests: Floats  # sum of the nll of the others
+    rests: Floats  # mean nll of the others
 
     @property
     def hard(self) -> Floats:
         """How hard texts are after their first token."""
         level = float((self.views.losses**3 * self.tokens).sum() / self.tokens.sum())
         return numpy.asarray(hardness(self.rests, self.tokens, level))
+
+    @property
+    def edge(self) -> float:
+        """The hardness below which disputed openings are noise; 0 if there is none."""
+        against = self.openings > EVEN
+        return bound(*(numpy.histogram(self.hard[some], BINS, (0, 1))[0].tolist() for some in (~against, against)))
+
+    @property
+    def disputed(self) -> float:
+        """The share of texts that are noise by their opening."""
+        return float(((self.openings > EVEN) & (self.hard < self.edge)).mean())
 
 
 def estimate(scores: Scores, *, seed: int = 0) -> Noise:
@@ -213,7 +224,7 @@ def estimate(scores: Scores, *, seed: int = 0) -> Noise:
     surprising, easy_part, uncertain_part = map(parts.get, KINDS)
     return Noise(
         len(sample.tokens), *tokens, copies, surprising, easy_part, uncertain_part, shoulder,
-        _rate(sample, split if parts else None), float(disputed(sample.openings, sample.hard).mean()), split,
+        _rate(sample, split if parts else None), sample.disputed, split,
     )  # fmt: skip
 
 
@@ -259,10 +270,12 @@ def _openings(rows: pa.RecordBatch) -> tuple[Floats, Floats]:
     norms, bounds = lists(rows["error_norm"])
     losses, _ = lists(rows["nll"])
     sums = numpy.concatenate([[0.0], numpy.cumsum(losses, dtype=numpy.float64)])
-    first, some = bounds[:-1], numpy.diff(bounds) > 0
+    lengths = numpy.diff(bounds)
+    some = lengths > 0
+    first, end = bounds[:-1][some], bounds[1:][some]
     out = numpy.full((2, len(rows)), numpy.nan)
-    out[0, some] = norms[first[some]]
-    out[1, some] = sums[bounds[1:][some]] - sums[first[some] + 1]
+    out[0, some] = norms[first]
+    out[1, some] = (sums[end] - sums[first + 1]) / numpy.maximum(lengths[some] - 1, 1)
     return out[0], out[1]
 
 

@@ -195,10 +195,20 @@ def _working(hidden: Tensor, weight: Tensor) -> torch.dtype:
     return torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
 
 
-def _strided(num: int, size: int, device: torch.device) -> list[Tensor]:
-    """Chunks that are each a fair sample of the batch, also of one sorted by length or difficulty."""
+def _strided(num: int, size: int, device: torch.device, first: Tensor | None = None) -> list[Tensor]:
+    """Chunks that are each a fair sample of the batch, also of one sorted by length or difficulty.
+
+    With `first`, the first chunk has these rows beside a fair sample of the others, if they leave half of it free.
+    """
     chunks = max(1, math.ceil(num / size))
-    return [torch.arange(i, num, chunks, device=device) for i in range(chunks)]
+    size = math.ceil(num / chunks)
+    if first is None or chunks == 1 or 2 * len(first) > size:
+        return [torch.arange(i, num, chunks, device=device) for i in range(chunks)]
+    late = torch.ones(num, dtype=torch.bool, device=device).index_fill_(0, first, False)
+    others = late.nonzero().squeeze(1)
+    fair = others[torch.arange(size - len(first), device=device) * len(others) // (size - len(first))]
+    rest = late.index_fill_(0, fair, False).nonzero().squeeze(1)
+    return [torch.cat([first, fair]), *(rest[i :: chunks - 1] for i in range(chunks - 1))]
 
 
 def _consecutive(rows: Tensor, size: int) -> Iterator[Tensor]:
@@ -217,8 +227,9 @@ def _explain(true: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
 class _HiddenStats(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, plan: Plan) -> tuple[Tensor, ...]:
-        order = _strided(len(plan.scored), plan.rows_per_chunk(weight), hidden.device)
         guess = plan.guess
+        first = None if guess is None else guess.first
+        order = _strided(len(plan.scored), plan.rows_per_chunk(weight), hidden.device, first)
         wanted = tuple(w and guess is not None for w in ctx.needs_input_grad[:3])
         spare = len(order[0]) // SPARE if guess is not None and len(order) > 1 and plan.linear else 0
         with torch.autocast(hidden.device.type, enabled=False):
@@ -235,7 +246,7 @@ class _HiddenStats(torch.autograd.Function):
                 seen = torch.cat(order[:number]).sort().values
                 better = torch.zeros_like(guesses)
                 better[:, seen] = _stacked(
-                    guess(_named(columns[:, seen], plan.names), seen), plan.own, columns[0, seen]
+                    guess.of(_named(columns[:, seen], plan.names), seen), plan.own, columns[0, seen]
                 )
                 better.nan_to_num_(0.0, 0.0, 0.0)
                 if spare and number == len(order):  # everything is seen: put right what was a wrong guess before
