@@ -1,28 +1,26 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# The build backend comes from the constraints too, so nothing is built in an unpinned environment.
-INSTALL_SELF := $(INSTALL) --no-build-isolation --editable
+PIP := -m pip install --quiet --disable-pip-version-check
+# What is not a wheel is built with what the lock has, too.
+LOCKED := PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser demo check test test-slow bench clean
+.PHONY: help setup browser demo check test test-slow bench lock wheel oldest clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready ## Make .venv with the pinned versions
+setup: $(VENV)/.ready ## Make .venv with the locked versions
 
-# torch goes first, alone: no later package can then choose another build of it.
-$(VENV)/.ready: pyproject.toml constraints.txt
+# Everything by its hash, without asking what it needs: the lock is complete. Then torch, whose builds differ by platform
+# and so have no hash here; it brings what only its build needs.
+$(VENV)/.ready: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) torch
-	$(INSTALL) hatchling editables
-	$(INSTALL_SELF) '.[plot,gpu,dev]'
-	@touch $@
-
-$(VENV)/.ready-bench: $(VENV)/.ready
-	$(INSTALL_SELF) '.[bench]'
+	$(LOCKED) $(BIN)/python $(PIP) --require-hashes --no-deps --requirement requirements.lock
+	$(BIN)/python $(PIP) --constraint constraints.txt torch
+	$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip --disable-pip-version-check check
 	@touch $@
 
 # The page of `errornorm report` is tested in a real browser. Without one these tests are skipped, and say so.
@@ -43,11 +41,42 @@ check: setup ## Lint, formatting, types and import layers
 test: setup browser check ## The checks, then the fast tests
 	$(BIN)/pytest
 
-test-slow: setup browser ## The slow tests
-	$(BIN)/pytest -m slow
+test-slow: setup browser ## The slow tests; RECORD=1 writes their counts for docs/reliability.md
+	$(BIN)/pytest -m 'slow or recorded' $(if $(RECORD),--record)
+	$(if $(RECORD),$(BIN)/python -m errornorm.cards)
 
-bench: $(VENV)/.ready-bench ## Time and memory beside the peers
+bench: setup ## Time and memory beside the peers
 	$(BIN)/errornorm bench
+
+lock: setup ## Write requirements.lock anew; UPGRADE=1 takes newer versions
+	$(BIN)/uv pip compile --quiet pyproject.toml --extra plot --extra gpu --extra dev --extra bench \
+	  --constraint constraints.txt --no-emit-package torch --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	  $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+
+wheel: setup ## Build the wheel, and use it in an environment of its own
+	rm -rf build/wheel dist
+	$(BIN)/python -m hatchling build --target wheel
+	$(PYTHON) -m venv build/wheel
+	sed -n 's/^\([A-Za-z0-9._-]*==[^ ;]*\).*/\1/p' requirements.lock constraints.txt > build/versions.txt
+	build/wheel/bin/python $(PIP) --constraint build/versions.txt "$$(echo dist/*.whl)[train]"
+	build/wheel/bin/python scripts/try_wheel.py dist/*.whl
+
+# The oldest versions that pyproject.toml allows, of what the library itself imports. TORCH=torch==2.13.0 where there is no
+# build of the oldest torch without CUDA.
+TORCH ?= torch==2.6.0
+OLDEST_TESTS ?= tests/test_loss.py tests/data tests/evaluation tests/training/test_run.py \
+  tests/training/test_corpora.py tests/integrations/test_trainer.py tests/scoring/test_run.py tests/security
+oldest: setup ## Test with the oldest versions that are allowed
+	rm -rf build/oldest
+	$(PYTHON) -m venv build/oldest
+	mkdir -p build && printf '%s\n' 'pytest>=8.3' 'pytest-timeout>=2.3' 'hypothesis>=6.100' > build/oldest.in
+	$(BIN)/uv pip compile --quiet pyproject.toml build/oldest.in --extra train --extra trl --extra lightning \
+	  --resolution lowest-direct --no-emit-package torch --no-annotate --output-file build/oldest.txt
+	build/oldest/bin/python $(PIP) '$(TORCH)'
+	$(BIN)/uv pip install --quiet --python build/oldest/bin/python --no-deps --requirement build/oldest.txt
+	build/oldest/bin/python $(PIP) --no-deps --editable .
+	build/oldest/bin/python -m pytest --quiet -W default $(OLDEST_TESTS)  # their warnings are about each other
 
 clean: ## Remove .venv, caches and build output
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,11 +1,50 @@
 import gc
+import os
+from pathlib import Path
 
 import pytest
 import torch
 
 from errornorm.kernels import rows, speculate
+from tests import tally as counts
+from tests.offline import sitecustomize as offline
 
 torch.set_num_threads(1)  # the problems are tiny
+RECORDED = counts.Tally()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--network", action="store_true", help="let tests use the network")
+    parser.addoption("--record", action="store_true", help="write counts to docs/results/reliability")
+
+
+def pytest_configure(config):
+    if not config.getoption("--network"):
+        folder = str(Path(offline.__file__).parent)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+        offline.close()
+
+
+def pytest_sessionfinish(session):
+    if session.config.getoption("--record"):
+        RECORDED.write()
+
+
+@pytest.fixture(autouse=True)
+def no_network():
+    """Also where the one who wanted it went on without."""
+    offline.refused.clear()
+    yield
+    found = offline.refused[:]
+    offline.refused.clear()
+    assert not found, f"it wanted to reach {found[0]}: tests have no network"
+
+
+@pytest.fixture
+def tally(request):
+    """See tests/tally.py."""
+    marks = (request.node.get_closest_marker(name) for name in ("slow", "recorded"))
+    return RECORDED if any(marks) else counts.Tally()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,7 +13,8 @@ from errornorm.data.noise import NOISES
 from errornorm.training import configfile
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")
+PAGES = [*(ROOT / f"{page}.md" for page in TOP), *sorted((ROOT / "docs").glob("*.md"))]
 RUN = "run .venv/bin/python -m errornorm.cards"
 
 
@@ -25,7 +26,7 @@ def blocks(path, language="python"):
     return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-WITH_SECTIONS = ("methods", "config", "trainers", "distributed", "score", "detect")
+WITH_SECTIONS = ("methods", "config", "trainers", "distributed", "score", "detect", "reliability")
 GENERATED = [ROOT / name for name in ("README.md", *(f"docs/{page}.md" for page in WITH_SECTIONS))]
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .reliability import reliability_section
 from .surface import METHODS
 from .tables import (
     bench_section,
@@ -149,6 +150,11 @@ RESULTS: dict[str, tuple[str, Callable[[Any], str]]] = {  # marker -> where the 
     "score cost": ("results/score_throughput.json", score_cost_section),
 }
 
+FOLDERS: dict[str, Callable[[Any], str]] = {  # marker, and folder of results, each in a file of its own
+    "detection": detection_section,
+    "reliability": reliability_section,
+}
+
 
 def refresh(root: Path) -> dict[Path, str]:
     """What the generated files under a project's folder should hold."""
@@ -162,8 +168,9 @@ def refresh(root: Path) -> dict[Path, str]:
         report = root / "docs" / name
         if report.exists():
             sections[marker] = section(json.loads(report.read_text(encoding="utf-8")))
-    detected = sorted((root / "docs" / "results" / "detection").glob("*.json"))
-    sections["detection"] = detection_section([json.loads(path.read_text(encoding="utf-8")) for path in detected])
+    for marker, many in FOLDERS.items():
+        files = sorted((root / "docs" / "results" / marker).glob("*.json"))
+        sections[marker] = many([json.loads(path.read_text(encoding="utf-8")) for path in files])
     found = {root / "docs" / "methods.md": page(), root / "docs" / "config.md": configfile.reference()}
     for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         if path not in found:

@@ -33,7 +33,7 @@ SHORTER = {"cnn-dailymail": 0.15}  # tokens of a target, where those of its sour
 LENGTH = {
     "opus-100": 30,
     "paracrawl": 30,
-    "tatoeba-en-fr": "tatoeba-en-fr in --data",
+    "tatoeba-en-fr": 12,
     "europarl-en-fr": 40,
     "europarl-en-fr-natural-noise": 40,
 }  # typical, in tokens; else the longest

@@ -1,7 +1,8 @@
 """The corpora of the scale paper: by `datasets` from the Hugging Face Hub, ParaCrawl from its own site.
 
 What is loaded from the Hub is Parquet there: `datasets` runs no loading scripts any more. Names, subsets and columns
-are those of the dataset cards. A folder of the same name where the command runs is taken instead.
+are those of the dataset cards. A folder of the same name where the command runs is taken instead. To ask for this scale
+is to ask for what it fetches.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ PAPER = Scale(
             {"of": "wikitext-103"},
             {
                 "model": {"preset": "gpt2-large"},
-                "tokenizer": {"pretrained": "openai-community/gpt2-large"},
+                "tokenizer": {"pretrained": "openai-community/gpt2-large", "download": True},
                 "max_length": 1024,
                 "training.steps": 9_000,
                 "training.tokens_per_step": 65_536,
@@ -209,7 +209,7 @@ PAPER = Scale(
         "summarization": _paper(
             {"of": "cnn-dailymail"},
             {
-                "model": {"pretrained": "google-t5/t5-small"},
+                "model": {"pretrained": "google-t5/t5-small", "download": True},
                 "tokenizer": {},
                 "prefix": "summarize: ",
                 "start": 0,

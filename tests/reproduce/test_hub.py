@@ -134,6 +134,16 @@ def test_every_direction_of_the_paper_has_a_place():
     assert kinds <= set(dry.DATA)
 
 
+def test_models_and_tokenizers_of_the_hub_are_fetched():
+    names = set()
+    for item in ITEMS.values():
+        for told in (cell.told for cell in item.cells(Plan(PAPER, (0,))) if cell.corpus):
+            for part in (told["model"], told["tokenizer"]):
+                assert part.get("download", False) == ("pretrained" in part), (item.name, part)
+                names.add(part.get("pretrained"))
+    assert names == {None, "openai-community/gpt2-large", "google-t5/t5-small", "facebook/bart-base"}
+
+
 def test_the_papers_words_are_about_settings_that_there_are():
     for name in PAPER.words:
         if name == "seeds" or hasattr(PAPER, name):

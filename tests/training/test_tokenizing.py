@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from errornorm.training import tokenizing
+from errornorm.training.stops import Stopped
 from tests.tiny import PAIRS, tokenizer
 
 TAGS = ("<2de>", "<2fr>")
@@ -132,6 +133,12 @@ def test_tokenizers_that_cannot_be_used(tmp_path):
         with pytest.raises(ValueError, match="no tokenizer there") as error:
             tokenizing.load(str(missing))
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), Stopped(15)])
+def test_what_is_no_fault_of_the_folder_comes_through(error):
+    with pytest.raises(type(error)), tokenizing.loading("a folder"):
+        raise error
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bart", "t5", "llama", "marian"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import sys
 import traceback
@@ -14,7 +15,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from .._version import __version__
-from .printing import example, say, verbatim
+from ..data.visible import plain
+from .printing import Said, example, out, say, verbatim
 
 EXITS = {
     0: "done",
@@ -56,7 +58,8 @@ class Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, and return its exit code."""
-    run = Run()
+    run, said = Run(), Said(logging.WARNING)
+    logging.getLogger().addHandler(said)
     try:
         code = app(sys.argv[1:] if argv is None else list(argv), prog_name="errornorm", obj=run, standalone_mode=False)
         sys.stdout.flush()
@@ -72,10 +75,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:
         if run.debug:
-            traceback.print_exc()
+            print(plain(traceback.format_exc()), file=sys.stderr)
         code, message = explain(error)
-        for line in message.splitlines():
+        for line in message.split("\n"):
             say(line)
+    finally:
+        logging.getLogger().removeHandler(said)
     return int(code or 0)
 
 
@@ -119,7 +124,7 @@ def errornorm(
     """Robust training of text-generation models on noisy data: exact, fused Error Norm Truncation for PyTorch."""
     context.obj.debug = debug
     if version:
-        print(f"errornorm {__version__}")
+        out(f"errornorm {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        out(context.get_help())

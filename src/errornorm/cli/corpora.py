@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, Pair, example, print_json, print_table
+from .printing import AsJson, Pair, example, out, print_json, print_table
 from .printing import Corpus as CorpusFile
 
 
@@ -75,7 +75,7 @@ def corrupt(
         print_json(asdict(done))
         return
     print_table(("noise", "examples", "share"), files.summary(done))
-    print(f"\n{done.records} records = {done.used} used + {done.quarantined} quarantined; {done.written} written")
-    print(done.output)
+    out(f"\n{done.records} records = {done.used} used + {done.quarantined} quarantined; {done.written} written")
+    out(done.output)
     if done.quarantine:
-        print(done.quarantine)
+        out(done.quarantine)

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..data.visible import visible
 from .app import app
-from .printing import AsJson, example, print_json, print_table, progress, say
+from .printing import AsJson, example, out, print_json, print_table, progress, say
 
 ScoresFolder = Annotated[Path, typer.Argument(metavar="SCORES", help="A folder that errornorm score has made.")]
 
@@ -68,7 +69,7 @@ def detect(
     for note in found.notes:
         say(note)
     for file in files:
-        print(file)
+        out(file)
 
 
 def _print_group(group: str | None, rows: list[dict[str, Any]]) -> None:
@@ -76,14 +77,14 @@ def _print_group(group: str | None, rows: list[dict[str, Any]]) -> None:
         mine = [row for row in rows if row["level"] == level]
         first = mine[0]
         title = f"{level}s: {first['noisy']} of {first['units']} are noise, in {first['texts']} texts"
-        print(title if group is None else f"{visible(group)}, {title}")
+        out(title if group is None else f"{visible(group)}, {title}")
         if first["auroc"] is None:
-            print("nothing to tell apart\n")
+            out("nothing to tell apart\n")
             continue
         mine.sort(key=lambda row: -row["auroc"])
         header = ("score", "AUROC", "95 %", "average precision", "overlap", "AUROC less that of", "95 % ")
         print_table(header, [_cells(row) for row in mine])
-        print()
+        out()
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -99,9 +100,3 @@ def span(row: dict[str, Any], name: str, form: str = ".3f") -> str:
     """An interval."""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     return "-" if low is None else f"{low:{form}} to {high:{form}}"
-
-
-def visible(text: str, longest: int = 60) -> str:
-    """A text of the corpus on a terminal: one line, without control characters, and not too long."""
-    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: longest + 1])
-    return plain if len(plain) <= longest else plain[: longest - 1] + "\N{HORIZONTAL ELLIPSIS}"

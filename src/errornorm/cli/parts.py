@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, example, print_json, print_markdown, print_table, progress
+from .printing import AsJson, example, out, print_json, print_markdown, print_table, progress
 
 
 @app.command(epilog=example("errornorm methods", "errornorm methods ent_fraction", "errornorm methods tailr --json"))
@@ -33,7 +33,7 @@ def methods(
     elif name is not None:
         print_markdown(found[0].markdown(), raw=markdown)
     elif markdown:
-        print(cards.page(), end="")
+        out(cards.page(), end="")
     else:
         print_table(("method", "what it does"), [(card.name, card.summary) for card in found])
 
@@ -85,6 +85,6 @@ def bench(
     with progress() as tell:
         result = library.run(size, fraction, repeat, threads, output=output, progress=tell)
     if as_json:
-        print(result.to_json(), end="")
+        out(result.to_json(), end="")
     else:
-        print(f"{library.table(result)}\n\n{output / 'bench.json'}\n{output / 'bench.png'}")
+        out(f"{library.table(result)}\n\n{output / 'bench.json'}\n{output / 'bench.png'}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from ..data.visible import json_text, plain
 
 Corpus = Annotated[Path, typer.Argument(metavar="CORPUS", help="JSONL, TSV, text or Parquet; .gz, .zst too.")]
 Pair = Annotated[Path | None, typer.Argument(metavar="PAIR", help="Target side of aligned text.", show_default=False)]
@@ -27,16 +29,29 @@ def example(*commands: str) -> str:
 
 
 def say(message: str) -> None:
-    """A line for people. It may name what stands in a corpus, so nothing in it may steer the terminal."""
-    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message)
-    print(f"errornorm: {plain}", file=sys.stderr)
+    """A line for people, beside what a verb prints."""
+    print(f"errornorm: {plain(message, keep='')}", file=sys.stderr)
+
+
+class Said(logging.Handler):
+    """What libraries log, said as everything else."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for line in record.getMessage().split("\n"):
+            say(line)
+
+
+def out(text: object = "", end: str = "\n") -> None:
+    """What a verb prints. It may name what stands in a corpus, so nothing in it may steer the terminal."""
+    print(plain(str(text)), end=end)
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json_text(value, indent=2))
 
 
 def print_markdown(text: str, raw: bool) -> None:
+    text = plain(text)
     if raw or not sys.stdout.isatty():
         print(text, end="")
         return
@@ -48,6 +63,7 @@ def print_markdown(text: str, raw: bool) -> None:
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """By rich on a terminal; elsewhere one line per row, for grep and the like."""
+    header, rows = [plain(name, keep="") for name in header], [[plain(cell, keep="") for cell in row] for row in rows]
     numbers = [all(cell[:1].isdigit() or cell == "-" for cell in column) for column in zip(*rows, strict=True)]
     if sys.stdout.isatty():
         from rich.box import SIMPLE_HEAD
@@ -74,9 +90,10 @@ def progress(every: float | None = None) -> Iterator[Callable[[str], None]]:
         yield (lambda text: None) if every is None else _now_and_then(every)
         return
     from rich.console import Console
+    from rich.text import Text
 
     with Console(stderr=True).status("starting") as status:
-        yield status.update
+        yield lambda text: status.update(Text(plain(text, keep="")))
 
 
 def _now_and_then(every: float) -> Callable[[str], None]:
@@ -86,7 +103,7 @@ def _now_and_then(every: float) -> Callable[[str], None]:
         nonlocal last
         if time.monotonic() - last >= every:
             last = time.monotonic()
-            print(text, file=sys.stderr, flush=True)
+            print(plain(text), file=sys.stderr, flush=True)
 
     return tell
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..data.visible import visible
 from .app import app
-from .printing import AsJson, example, print_json, print_table
+from .printing import AsJson, example, out, print_json, print_table
 
 if TYPE_CHECKING:
     from ..curation.prune import Pruned
@@ -58,6 +59,7 @@ def prune(
     weights_field: Annotated[str, typer.Option(metavar="NAME", help="For --unit token: field of the weights.")] = (
         "token_weights"
     ),
+    download: Annotated[bool, typer.Option("--download", help="Fetch the scored data set from the Hub again.")] = False,
     seed: Annotated[int, typer.Option(help="Of random: equal seeds drop the same.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -72,6 +74,7 @@ def prune(
     done = library(
         scores, by=by, fraction=fraction, threshold=threshold, unit=unit, group_by=group_by, seed=seed, output=output,
         output_pair=output_pair, removed=removed, corpus=corpus, pair=pair, weights_field=weights_field,
+        download=download,
     )  # fmt: skip
     if as_json:
         print_json(done.to_dict())
@@ -83,30 +86,25 @@ def _show(done: Pruned) -> None:
     what = {"sequence": "texts", "token": "tokens", "source": "sources"}[done.unit]
     share = f" ({done.dropped / done.units:.2%})" if done.units else ""
     cutoff = "" if done.cutoff is None or done.by == "random" else f"; the cutoff is {done.cutoff:.4g}"
-    print(f"dropped {done.dropped} of {done.units} {what}{share} by {done.by}{cutoff}")
+    out(f"dropped {done.dropped} of {done.units} {what}{share} by {done.by}{cutoff}")
     if done.unscored:
         apart = (
             "tokens without characters, which cannot be weighted" if done.unit == "token" else "texts without a score"
         )
-        print(f"{done.unscored} {apart}, stay")
+        out(f"{done.unscored} {apart}, stay")
     if done.sources:
-        print()
+        out()
         print_table(
-            ("dropped", "records", done.by), [(_plain(g.name), str(g.records), f"{g.score:.4g}") for g in done.sources]
+            ("dropped", "records", done.by), [(visible(g.name), str(g.records), f"{g.score:.4g}") for g in done.sources]
         )
-        print()
+        out()
     if done.next_source is not None:
         group = done.next_source
-        print(f"the next one, {_plain(group.name)}, has {group.records} records: more than is left of the fraction")
-    print(
+        out(f"the next one, {visible(group.name)}, has {group.records} records: more than is left of the fraction")
+    out(
         f"{done.records} records = {done.kept} kept + {done.pruned} pruned + {done.quarantined} quarantined"
         + ("" if done.output else "; nothing was written, give -o FILE")
     )
     for path in (done.output, done.output_pair, done.removed):
         if path:
-            print(path)
-
-
-def _plain(name: str) -> str:
-    """A name out of a corpus, safe for a terminal."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in name[:60])
+            out(path)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .app import app
-from .printing import AsJson, example, print_json
+from .printing import AsJson, example, out, print_json
 
 
 @app.command(
@@ -44,7 +44,7 @@ def report(
     if as_json:
         print_json(asdict(done))
         return
-    print(f"{done.records} records = {done.used} used + {done.quarantined} quarantined; {done.tokens} tokens")
-    print(f"{done.sentences} of {done.used} sentences are in the page ({done.bytes / 1e6:.2f} MB)")
+    out(f"{done.records} records = {done.used} used + {done.quarantined} quarantined; {done.tokens} tokens")
+    out(f"{done.sentences} of {done.used} sentences are in the page ({done.bytes / 1e6:.2f} MB)")
     for path in (done.output, *done.figures):
-        print(path)
+        out(path)

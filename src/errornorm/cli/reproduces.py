@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, example, print_json, print_markdown, print_table, progress, say
+from .printing import AsJson, example, out, print_json, print_markdown, print_table, progress, say
 
 if TYPE_CHECKING:
     from errornorm_reproduce.run import Reproduced
@@ -98,7 +98,7 @@ def _print_dry(answer: dict[str, Any], as_json: bool) -> None:
         print_table(*dry.table(answer["runs"]))
     print_table(("setting", "what the paper says"), list(answer["words"].items()))
     say(dry.ASSUMED)
-    print(f"\n{answer['command']}")
+    out(f"\n{answer['command']}")
 
 
 def _answer(name: str, done: Reproduced) -> dict[str, Any]:

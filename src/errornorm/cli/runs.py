@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
+from ..data.visible import json_text, plain
 from .app import app
-from .printing import AsJson, Corpus, Pair, example, print_json, print_table, progress, say, shown
+from .printing import AsJson, Corpus, Pair, example, out, print_json, print_table, progress, say, shown
 
 Beams = Annotated[int, typer.Option(min=1, help="Of the search; 1 is greedy.")]
 MaxNew = Annotated[int, typer.Option(min=1, help="Longest output, in tokens.")]
@@ -84,8 +85,8 @@ def train(
         return
     if measured := shown(rows):
         print_table(("measure", *(f"seed {row['seed']}" for row in rows)), measured)
-        print()
-    print(settings.output)
+        out()
+    out(settings.output)
 
 
 @app.command(
@@ -147,7 +148,7 @@ def evaluate(
         return
     print_table(("measure", "value"), shown([row]))
     for name, text in row["signatures"].items():
-        print(f"{name}: {text}")
+        out(f"{name}: {text}")
     if row["quarantined"]:
         say(f"{row['quarantined']} of {row['records']} records could not be read")
 
@@ -181,10 +182,11 @@ def generate(
 
     _refuse_input(output, text)
     lines = use.readable(sys.stdin.buffer if text == Path("-") else text, unreadable)
+    watched = output is None and sys.stdout.isatty()
     with written(output) if output else nullcontext(sys.stdout) as file:
         for result in use.generate(model, lines, beams=beams, max_new_tokens=max_new_tokens, to=to, task=task):
-            one_line = " ".join(result.split("\n"))
-            print(json.dumps({"output": result}, ensure_ascii=False) if as_json else one_line, file=file, flush=True)
+            one_line = json_text({"output": result}) if as_json else " ".join(result.split("\n"))
+            print(plain(one_line) if watched else one_line, file=file, flush=True)
 
 
 @app.command(
@@ -212,7 +214,7 @@ def compare(
     print_table(*found.rows())
     for note in (*found.notes, *(f"{folder} is not finished: left out" for folder in found.unfinished)):
         say(note)
-    print(f"\n{output}")
+    out(f"\n{output}")
 
 
 @app.command(
@@ -248,4 +250,4 @@ def demo(
         print_json(done.as_dict())
         return
     print_table(*done.table())
-    print(f"\n{done.seconds:.0f} seconds; what happened, and why: {done.page}")
+    out(f"\n{done.seconds:.0f} seconds; what happened, and why: {done.page}")

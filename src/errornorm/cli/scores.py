@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, Corpus, Pair, example, print_json, print_table, progress
+from .printing import AsJson, Corpus, Pair, example, out, print_json, print_table, progress
 
 
 @app.command(
@@ -103,10 +103,10 @@ def score(
     print_table(("what", "mean", "highest"), overview.overview(scores))
     meta = scores.meta
     counts = f"{meta['records']} records = {meta['used']} used + {meta['quarantined']} quarantined"
-    print(f"\n{counts}; {meta['tokens']} tokens, {meta['words']} words")
+    out(f"\n{counts}; {meta['tokens']} tokens, {meta['words']} words")
     if scores.quarantine:
-        print(scores.quarantine)
-    print(output)
+        out(scores.quarantine)
+    out(output)
     if found is not None:
-        print()
+        out()
         print_advice(found, output)

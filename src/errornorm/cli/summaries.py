@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..data.visible import visible
 from .app import app
-from .detects import ScoresFolder, span, visible
-from .printing import AsJson, example, print_json, print_table, progress
+from .detects import ScoresFolder, span
+from .printing import AsJson, example, out, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from ..curation.summary import Summary
@@ -56,17 +57,17 @@ def summary(
     header = ["group", "texts", "tokens", *(title for name in scored for title in (name, "95 %")), *shares.values()]
     print_table(header, [_cells(row, scored, list(shares)) for row in (*found.groups[:worst], found.whole)])
     if len(found.groups) > worst:
-        print(f"\n{len(found.groups) - worst} more groups; --worst {len(found.groups)} shows all")
-    print()
+        out(f"\n{len(found.groups) - worst} more groups; --worst {len(found.groups)} shows all")
+    out()
     print_advice(found, scores)
 
 
 def print_advice(found: Summary, scores: Path) -> None:
     """How much is noise, and what to do about it."""
     for sentence in (*found.findings, *found.advice.sentences):
-        print(sentence)
+        out(sentence)
     for command in found.advice.commands:
-        print(f"  {command.replace('SCORES', shlex.quote(str(scores)))}")
+        out(f"  {command.replace('SCORES', shlex.quote(str(scores)))}")
 
 
 def _cells(row: dict[str, Any], scored: list[str], shares: list[str]) -> list[str]:

@@ -92,6 +92,7 @@ def prune(
     corpus: Path | str | None = None,
     pair: Path | str | None = None,
     weights_field: str = WEIGHTS,
+    download: bool = False,
 ) -> Pruned:
     """Drop the worst texts, tokens or sources of a corpus that was scored.
 
@@ -110,6 +111,7 @@ def prune(
         removed: What went and why, as JSONL; beside the output if not given.
         corpus, pair: Where the scored files are now, if not where they were.
         weights_field: Of tokens: the field that gets the spans [start, end, weight], in characters of the text.
+        download: Fetch the scored data set from the Hub again; without this, it is a folder.
 
     Example:
         >>> import errornorm
@@ -124,7 +126,7 @@ def prune(
             raise ValueError(f"{given[0]} is given without output: give both")
         chosen, edge = _chosen(table, rule)
         return _pruned(table, chosen, edge, Counted.of_table(table, chosen), {})
-    source = Input.of(table, corpus, pair)
+    source = Input.of(table, corpus, pair, download)
     places = Places.of(source, table.folder, unit, output, output_pair, removed)
     source.verify()
     if unit == "token":

@@ -33,6 +33,7 @@ class Input:
         limit: So many records were read.
         dataset: Name, subset, split.
         sha256: Of the files' bytes.
+        download: Whether the data set may be fetched.
     """
 
     path: Path | None
@@ -43,11 +44,15 @@ class Input:
     limit: int | None = None
     dataset: Sequence[str | None] | None = None
     sha256: str | None = None
+    download: bool = False
 
     @staticmethod
-    def of(scores: Scores, corpus: Path | str | None = None, pair: Path | str | None = None) -> Input:
+    def of(
+        scores: Scores, corpus: Path | str | None = None, pair: Path | str | None = None, download: bool = False
+    ) -> Input:
         """Args:
         corpus, pair: Where the files are, if not where they were scored.
+        download: Whether a data set may be fetched.
         """
         about = scores.meta.get("corpus")
         if not isinstance(about, dict) or not isinstance(about.get("format"), str):
@@ -68,6 +73,7 @@ class Input:
             about.get("limit"),
             about.get("dataset"),
             about.get("sha256"),
+            download,
         )
 
     @property
@@ -87,7 +93,7 @@ class Input:
         for path in self.files:
             if not path.is_file():
                 raise DataError(f"{path}: the corpus is not there; say where it is now (--corpus FILE)")
-        if self.files and self.sha256 is not None and file_digest(self.files) != self.sha256:
+        if self.files and file_digest(self.files) != self.sha256:
             them = " and ".join(map(str, self.files))
             raise DataError(
                 f"{them}: not the bytes that were scored; score again, or give the old ones (--corpus FILE)"
@@ -98,7 +104,7 @@ class Input:
         if self.path is None:
             assert self.dataset is not None
             name, subset, split = self.dataset
-            source = Source(dataset=name, subset=subset, split=split or "train")
+            source = Source(dataset=name, subset=subset, split=split or "train", download=self.download)
             return islice(corpora.records(source, ()), self.limit)
         return islice(iter(corpus_of(self.path, self.pair, self.form, self)), self.limit)
 

@@ -64,8 +64,9 @@ def written(path: Path) -> Iterator[IO[str]]:
     """A file that is there completely, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)  # of a process that was killed; or a link that leads elsewhere
     try:
-        with part.open("w", encoding="utf-8", newline="\n") as file:
+        with part.open("x", encoding="utf-8", newline="\n") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

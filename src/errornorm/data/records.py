@@ -6,7 +6,7 @@ A record is a few named texts. What is not one is a `Problem` with its place, an
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -169,12 +169,23 @@ def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
     number = 0
     try:
         with opened(corpus.path) as file:
-            for batch in pyarrow.parquet.ParquetFile(file).iter_batches():
+            content = pyarrow.parquet.ParquetFile(file)
+            _refuse_foreign(corpus.path, content.schema_arrow, pyarrow)
+            for batch in content.iter_batches():
                 for row in batch.to_pylist():
                     number += 1
                     yield Record(Where(str(corpus.path), number), row)
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{corpus.path}: not readable as Parquet after row {number}: {error}") from error
+
+
+def _refuse_foreign(path: Path, kinds: Iterable[Any], pyarrow: Any) -> None:
+    """Types that other packages have added to Arrow run their own code on a value, and some of them unpickle it."""
+    for kind in kinds:
+        inner = kind.type
+        if isinstance(inner, pyarrow.BaseExtensionType) and not type(inner).__module__.startswith("pyarrow"):
+            raise DataError(f"{path}: {kind.name!r} has the type {inner.extension_name!r}: save it as a plain one")
+        _refuse_foreign(path, [inner.field(i) for i in range(inner.num_fields)], pyarrow)
 
 
 _READERS = {"jsonl": _jsonl, "tsv": _tsv, "text": _text, "pairs": _pairs, "parquet": _parquet}

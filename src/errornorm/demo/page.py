@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from ..data.visible import plain
 from .charts import HEIGHT, WIDTH, Chart, Series, chart
 from .headline import SPACE, aside, collapsed, headline
 from .parts import LARGEST_NORM, Curve, Noise, Page, Row, Sample, Sentence, Token, Verdict, check
@@ -145,8 +146,7 @@ def _shade(norm: float) -> int:
 def _cut(length: int) -> Callable[[str], str]:
     def cut(text: str) -> str:
         """Printable and not too long."""
-        text = text.encode("utf-8", "replace").decode()  # half of a surrogate pair is no text
-        text = "".join(c if c.isprintable() or c in "\t\n\u00a0\u00ad\u200c\u200d\u3000" else "\ufffd" for c in text)
+        text = plain(text)
         return text if len(text) <= length else text[: length - 1] + "…"
 
     return cut

@@ -12,6 +12,7 @@ from typing import Any
 from ..data.lines import DataError, Problem, Where, read_lines
 
 MEASURES = ("bleu", "chrf", "rouge1", "rouge2", "rougeLsum", "copies", "perplexity", "nll")
+SPLITS = ("test", "valid", None)  # None: nothing was evaluated
 EVALUATION, MANIFEST, METRICS = "evaluation.json", "manifest.json", "metrics.jsonl"
 
 
@@ -71,7 +72,10 @@ class Run:
     @cached_property
     def texts(self) -> Texts | None:
         """None: the run wrote none, as a language model does not."""
-        path = self.folder / f"outputs-{self.evaluation.get('split', 'test')}.jsonl"
+        split = self.evaluation.get("split", "test")
+        if split not in SPLITS:  # it becomes the name of a file
+            raise DataError(f"{self.folder / EVALUATION}: split is {split!r}, not {' or '.join(SPLITS[:2])}")
+        path = self.folder / f"outputs-{split}.jsonl"
         if not path.exists():
             return None
         sides: tuple[list[str], list[str], list[str]] = ([], [], [])

@@ -13,7 +13,9 @@ micro-batches of a step are read together, counted, and then trained on one afte
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from torch import Tensor
 
 from .attach import Attachment
 from .loop import num_targets
+from .packing import packed, unpacked
 
 try:
     from accelerate import Accelerator
@@ -28,12 +31,38 @@ except ImportError as error:
     raise ImportError("this adapter needs accelerate: pip install errornorm[hf]") from error
 
 Group = Sequence[Mapping[str, Any]]
+STATE = "errornorm_state.json"  # in the folder of a checkpoint
 
 
-def prepare(accelerator: Accelerator, handle: Attachment) -> None:
-    """Keep the objective's state in `accelerator.save_state`."""
+def prepare(accelerator: Accelerator, handle: Attachment, name: str = STATE) -> None:
+    """Keep the objective's state in `accelerator.save_state`.
+
+    As JSON, not by `register_for_checkpointing`: accelerate reads what is registered there as a pickle, which may run
+    code.
+
+    Args:
+        accelerator: Whose checkpoints it belongs to.
+        handle: What `attach` returned.
+        name: Of the file; another one for a second objective.
+    """
     handle.expect_advance()
-    accelerator.register_for_checkpointing(handle)
+
+    def save(models: Any, weights: Any, folder: str) -> None:
+        each_node = accelerator.project_configuration.save_on_each_node
+        if accelerator.is_local_main_process if each_node else accelerator.is_main_process:
+            (Path(folder) / name).write_text(json.dumps(packed(handle.state_dict())), encoding="utf-8")
+
+    def load(models: Any, folder: str) -> None:
+        path = Path(folder) / name
+        if not path.is_file():
+            raise ValueError(
+                f"{folder} holds no state of the objective ({name}): it was saved without errornorm's prepare; start "
+                "the run anew, or resume it without one"
+            )
+        handle.load_state_dict(unpacked(json.loads(path.read_text(encoding="utf-8"))))
+
+    accelerator.register_save_state_pre_hook(save)
+    accelerator.register_load_state_pre_hook(load)
 
 
 def groups(accelerator: Accelerator, loader: Iterable[Mapping[str, Any]]) -> Iterator[Group]:

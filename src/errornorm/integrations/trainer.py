@@ -6,10 +6,8 @@ want only the loss, on the model's own logits, take `LossFunction` or `ComputeLo
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
-import numpy
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,6 +16,7 @@ from ..loss import RobustLoss
 from ..objectives import Objective
 from .attach import Attachment, attach, attached
 from .jobs import COLUMNS, SOURCE
+from .packing import packed, unpacked
 
 try:
     from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -44,7 +43,7 @@ class RobustCallback(TrainerCallback, ExportableState):
         return self._handle
 
     def state(self) -> dict[str, Any]:
-        return {"args": {}, "attributes": {NAME: _packed(self.handle.state_dict())}}
+        return {"args": {}, "attributes": {NAME: packed(self.handle.state_dict())}}
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
@@ -62,7 +61,7 @@ class RobustCallback(TrainerCallback, ExportableState):
                     f"the checkpoint of step {state.global_step} holds no state of the objective: it was made "
                     "without RobustCallback; start the run anew, or resume it without one"
                 )
-            self.handle.load_state_dict(_unpacked(saved["attributes"][NAME]))
+            self.handle.load_state_dict(unpacked(saved["attributes"][NAME]))
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
@@ -204,22 +203,3 @@ def _refuse_dropped_columns(trainer: Trainer) -> None:
             f"the data set has {', '.join(lost)} for the objective, and the trainer would remove it: "
             "set remove_unused_columns=False"
         )
-
-
-def _packed(state: dict[str, Any]) -> dict[str, Any]:
-    """As JSON, exactly."""
-
-    def text(x: Tensor) -> dict[str, Any]:
-        array = x.detach().cpu().contiguous().numpy()
-        data = base64.b64encode(array.tobytes()).decode("ascii")
-        return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
-
-    return {**state, "state": {name: text(value) for name, value in state["state"].items()}}
-
-
-def _unpacked(state: dict[str, Any]) -> dict[str, Any]:
-    def tensor(x: dict[str, Any]) -> Tensor:
-        array = numpy.frombuffer(base64.b64decode(x["data"]), dtype=numpy.dtype(x["dtype"])).reshape(x["shape"])
-        return torch.from_numpy(array.copy())
-
-    return {**state, "state": {name: tensor(value) for name, value in state["state"].items()}}

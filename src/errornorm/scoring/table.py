@@ -120,6 +120,9 @@ class Scores:
                 with pq.ParquetFile(part) as file:
                     if missing := [name for name in columns or SCHEMA.names if name not in file.schema_arrow.names]:
                         raise DataError(f"{part}: no column {missing[0]!r}; score the corpus again")
+                    other = [name for name in columns or SCHEMA.names if not _same(file.schema_arrow.field(name))]
+                    if other:
+                        raise DataError(f"{part}: the column {other[0]!r} has another type; score the corpus again")
                     yield from file.iter_batches(ROWS, columns=None if columns is None else list(columns))
             except pa.ArrowException as error:
                 raise DataError(f"{part}: not readable ({error}); score the corpus again") from error
@@ -128,6 +131,10 @@ class Scores:
         """All rows at once."""
         chosen = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
         return pa.Table.from_batches(self.batches(columns), schema=chosen)
+
+
+def _same(field: pa.Field) -> bool:
+    return bool(field.type == SCHEMA.field(field.name).type)
 
 
 def write_part(path: Path, table: pa.Table) -> None:

@@ -15,6 +15,7 @@ import platform
 import re
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -214,7 +215,11 @@ def _exchange(left: Path, right: Path) -> bool:
 
 
 def _sized(folder: Path, key: str, size: int, digest: str) -> str | None:
+    if not (folder / key).resolve().is_relative_to(folder.resolve()):
+        return f"a file outside of it: {key}"
     try:
+        if not stat.S_ISREG((folder / key).stat().st_mode):
+            return f"no plain file: {key}"
         found = (folder / key).stat().st_size
     except (FileNotFoundError, NotADirectoryError):
         return f"missing file {key}"
@@ -230,8 +235,8 @@ def _hashed(folder: Path, key: str, size: int, digest: str) -> str | None:
 
 
 def _identity(folder: Path) -> tuple[str, int, int]:
-    stat = (folder / SUMS).stat()
-    return str(folder.absolute()), stat.st_ino, stat.st_mtime_ns
+    sums = (folder / SUMS).stat()
+    return str(folder.absolute()), sums.st_ino, sums.st_mtime_ns
 
 
 def _known(folder: Path) -> str | None:

@@ -43,6 +43,8 @@ class Source(Settings):
     """Of the data set."""
     split: str = "train"
     """Of the data set."""
+    download: bool = False
+    """Fetch the data set from the Hub; without this, it is a folder."""
     format: Literal["jsonl", "tsv", "text", "pairs", "parquet"] | None = None
     """By the file's name if not given."""
     columns: list[str] | None = None
@@ -125,6 +127,8 @@ class Model(Settings):
     """Made from scratch: any transformers configuration, with its model_type."""
     pretrained: str | None = None
     """A folder or a name for `from_pretrained`; its tokenizer is used too."""
+    download: bool = False
+    """Fetch it from the Hub if it is not on this machine; without this, the network is not used."""
     overrides: dict[str, Any] = {}
     """Entries of the transformers configuration to change, such as dropout."""
 
@@ -150,6 +154,8 @@ class Tokenizer(Settings):
 
     pretrained: str | None = None
     """A folder or a name for `AutoTokenizer.from_pretrained`."""
+    download: bool = False
+    """Fetch it from the Hub if it is not on this machine."""
     vocab: Annotated[int, Field(ge=300)] = 8000
     """Size of the BPE that is trained; one for both languages."""
     sample: Annotated[int, Field(ge=1)] = 1_000_000

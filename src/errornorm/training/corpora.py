@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from ..data.files import Quarantine
@@ -88,14 +88,45 @@ def _dataset(source: Source) -> Iterator[Record]:
     """Streamed, since it may be larger than memory; a slice such as `train[:10%]` cannot be."""
     try:
         import datasets
+        import yaml  # type: ignore[import-untyped]
     except ImportError as error:
         raise ImportError("data sets need the package datasets: pip install errornorm[train]") from error
     datasets.disable_progress_bars()  # they would break ours
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # errors are told once, by us
     name, split = str(source.dataset), source.split
+    if not source.download and not Path(name).exists():
+        raise DataError(f"{name}: cannot be loaded: no folder here; check the name, or set download: true")
     try:
+        _refuse_outside(Path(name))
         rows = datasets.load_dataset(name, source.subset, split=split, streaming=not set("[+") & set(split))
         for number, row in enumerate(rows, 1):
             yield Record(Where(name, number), dict(row))
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+    except (OSError, ValueError, RuntimeError, yaml.YAMLError, datasets.exceptions.DatasetsError) as error:
         raise DataError(f"{name}: cannot be loaded: {' '.join(str(error).split())}") from error
+
+
+def _refuse_outside(folder: Path) -> None:
+    """What a folder's own description names must be in the folder."""
+    for path in (folder / "README.md", folder / ".huggingface.yaml"):
+        for name in _texts(_described(path)) if path.is_file() else ():
+            if "://" in name or PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+                raise DataError(f"{path}: it names {name!r}, which is not in the folder: remove this name")
+
+
+def _described(path: Path) -> Any:
+    """Where a description says which files belong to a data set; read as the library reads it."""
+    import yaml
+    from huggingface_hub import DatasetCard
+
+    card = path.suffix == ".md"
+    about = DatasetCard.load(path).data.to_dict() if card else yaml.safe_load(path.read_text(encoding="utf-8"))
+    return about.get("configs") if isinstance(about, dict) else None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All of them, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)

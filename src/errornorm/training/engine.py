@@ -20,6 +20,7 @@ from ..integrations.telemetry import PREFIX
 from . import checkpoints
 from .batches import Plan
 from .config import TrainConfig
+from .pickles import loading_checkpoint
 from .prepare import Prepared
 from .rundir import RunDir
 from .stops import Stops
@@ -127,6 +128,22 @@ class RunTrainer(Trainer):
         with together():
             if self.run.main:
                 checkpoints.rotate(self.run.checkpoints, self.config.checkpoints.keep, self.state.best_global_step)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        with loading_checkpoint(resume_from_checkpoint):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with loading_checkpoint(checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        with loading_checkpoint(checkpoint):
+            super()._load_scaler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with loading_checkpoint(checkpoint):
+            super()._load_rng_state(checkpoint)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         with together(), checkpoints.room_for(self.run.path):  # the Trainer's ranks wait for each other behind it

@@ -63,6 +63,8 @@ class Lock:
             from filelock import FileLock, Timeout
         except ImportError as error:
             raise ImportError("locking a folder needs filelock: pip install errornorm[train]") from error
+        if self.file.is_symlink():  # the file that it leads to would be emptied
+            raise ValueError(f"{self.file} is a link: remove it, or choose another output")
         lock = FileLock(self.file, thread_local=False)
         try:
             lock.acquire(timeout=0)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 from .. import specs
 from ..evaluation.decode import positions
 from .config import TrainConfig
 from .presets import PRESETS, Kind
+from .tokenizing import loading, place
 
 
 def build(config: TrainConfig, tokenizer: Any, seed: int) -> Any:
@@ -18,7 +21,7 @@ def build(config: TrainConfig, tokenizer: Any, seed: int) -> Any:
 
     transformers.set_seed(seed)
     if config.model.pretrained is not None:
-        model = load(config.model.pretrained, config.kind, **config.model.overrides)
+        model = load(config.model.pretrained, config.kind, config.model.download, **config.model.overrides)
         if len(tokenizer) > model.get_input_embeddings().weight.shape[0]:
             model.resize_token_embeddings(len(tokenizer))  # language tags
     else:
@@ -31,25 +34,36 @@ def build(config: TrainConfig, tokenizer: Any, seed: int) -> Any:
     return model
 
 
-def load(name: str, kind: Kind, **overrides: Any) -> Any:
-    """A pretrained model, from a folder or by its name."""
-    from safetensors import SafetensorError
+def load(name: str, kind: Kind, download: bool = False, **overrides: Any) -> Any:
+    """A pretrained model, from a folder or by its name. No code that comes with it is run."""
     from transformers import AutoConfig
 
-    try:
-        about = AutoConfig.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{name}: no model there: {_short(error)}") from error
+    careful: dict[str, Any] = {"trust_remote_code": False, "local_files_only": not download}
+    with loading(f"{name}: no model there"):
+        folder = place(name, download)
+        _refuse_outside(Path(folder))
+        about = AutoConfig.from_pretrained(folder, **careful)
     if about.is_encoder_decoder != (kind == "seq2seq"):
         able = "translation or summarization" if about.is_encoder_decoder else "language-modeling"
         raise ValueError(f"{name} is a {about.model_type}, which is for {able}")
     _check_keys(about, overrides)
     for key, value in (_causal(about, kind) | overrides).items():
         setattr(about, key, value)
-    try:
-        return _auto(kind).from_pretrained(name, config=about, dtype="float32")
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: weights of other shapes
-        raise ValueError(f"{name}: the model cannot be loaded: {_short(error)}") from error
+    with loading(f"{name}: the model cannot be loaded"):
+        # A pickle (pytorch_model.bin) is read for its tensors only.
+        return _auto(kind).from_pretrained(folder, config=about, dtype="float32", weights_only=True, **careful)
+
+
+def _refuse_outside(folder: Path) -> None:
+    """The list of a model's files may name others, which are not its own."""
+    for path in sorted(folder.glob("*.index.json")):
+        try:
+            names = json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()
+            outside = [name for name in names if PurePath(name).name != name]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: damaged ({error}): save the model again") from error
+        if outside:
+            raise ValueError(f"{path}: it names {outside[0]!r}, which is not beside it: save the model again")
 
 
 def _scratch(config: TrainConfig, tokenizer: Any) -> Any:
@@ -125,10 +139,6 @@ def _end_with(model: Any, tokenizer: Any) -> None:
     if end not in (own if isinstance(own, list) else [own]):
         about.eos_token_id = end
     about.pad_token_id = tokenizer.pad_token_id
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def quiet() -> None:

@@ -132,8 +132,9 @@ def prefix(config: TrainConfig, corpus: Source) -> str:
 
 def _tokenizer(config: TrainConfig, folder: Path, tell: Tell) -> Any:
     tags = sorted({source.tag for source in config.data.train if source.tag})
-    if name := config.tokenizer.pretrained or config.model.pretrained:
-        return tokenizing.load(name, tags)
+    for place in (config.tokenizer, config.model):
+        if place.pretrained is not None:
+            return tokenizing.load(place.pretrained, tags, place.download)
     tell("training the tokenizer")
 
     def texts() -> Iterator[str]:

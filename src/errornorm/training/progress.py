@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..data.visible import plain
+
 EVERY = 10.0  # seconds from plain line to plain line
 WIDE = 100  # columns of a terminal where everything fits
 SHOWN = {"loss": "loss {:.3f}", "nll": "nll {:.3f}", "kept": "kept {:.1%}", "tokens_per_second": "{:,.0f} tokens/s"}
@@ -30,7 +32,11 @@ class Progress:
             self.title = ""
 
     def say(self, text: str) -> None:
-        print(f"{self.title}: {text}" if self.title else text, file=sys.stderr, flush=True)
+        print(self._line(text), file=sys.stderr, flush=True)
+
+    def _line(self, text: str) -> str:
+        """A text may name files and corpora: nothing in it may steer the terminal."""
+        return plain(f"{self.title}: {text}" if self.title else text)
 
     @contextmanager
     def doing(self, text: str) -> Iterator[Callable[[str], None]]:
@@ -73,12 +79,14 @@ class Live(Progress):
         self.console = Console(stderr=True)
 
     def say(self, text: str) -> None:
-        self.console.print(f"{self.title}: {text}" if self.title else text, highlight=False, markup=False)
+        self.console.print(self._line(text), highlight=False, markup=False)
 
     @contextmanager
     def doing(self, text: str) -> Iterator[Callable[[str], None]]:
-        with self.console.status(text) as status:
-            yield status.update
+        from rich.text import Text
+
+        with self.console.status(Text(plain(text))) as status:
+            yield lambda part: status.update(Text(plain(part)))
 
     @contextmanager
     def steps(self, total: int, done: int) -> Iterator[Callable[[int, dict[str, Any]], None]]:

@@ -22,6 +22,7 @@ from . import checkpoints, configfile, models, prepare
 from .config import TrainConfig
 from .engine import Journal, RunTrainer, Stopper, measures, question
 from .finish import finish
+from .pickles import refuse_code, require_state
 from .prepare import Prepared
 from .progress import Progress, Quiet
 from .rundir import RunDir, manifest
@@ -185,10 +186,13 @@ def _trained(
     with together():
         newest = checkpoints.newest(run.checkpoints) if run.main else None
         step = checkpoints.step_of(newest) if newest else 0
+        if newest:
+            refuse_code(newest)
         for path in (run.metrics, run.timing):
             run.truncate_rows(path, step)
     newest, step = told((newest, step))
     if newest:
+        require_state(newest)
         progress.say(f"going on from step {step}")
     with progress.steps(config.training.steps, step) as tell:
         trainer.add_callback(Journal(run, handle, tell))
@@ -209,6 +213,7 @@ def _trained(
         with together():
             if run.main and (reason := checkpoints.verify(folder)):
                 raise DataError(f"{folder} is the best checkpoint, but cannot be used ({reason}): start a new run")
+            refuse_code(folder)
         trainer._load_from_checkpoint(str(folder))
     return trainer
 

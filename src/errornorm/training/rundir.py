@@ -105,6 +105,7 @@ class RunDir:
             if not self.has_run:
                 hint = f" (but {seeds[0]} in it has one)" if seeds else ""
                 raise ValueError(f"{self.path} has no run to go on with{hint}: check the name, or leave out --resume")
+            self._refuse_links()
         elif self.has_run or seeds:
             raise ValueError(f"{self.path} has a run already: --resume goes on with it, or choose another output")
         else:
@@ -168,6 +169,12 @@ class RunDir:
         """Keep the rows up to a step, so that after a resume each step is there once."""
         if self.main and path.exists():
             rows.truncate(path, step)
+
+    def _refuse_links(self) -> None:
+        """Rows are added to these files: a link would lead them into another one."""
+        for path in (self.metrics, self.timing):
+            if path.is_symlink():
+                raise ValueError(f"{path} is a link: put the file in its place, or choose another output")
 
     def _only_ours(self) -> None:
         if self.path.exists() and not self.path.is_dir():

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from .presets import Kind
+from .stops import Stopped
 
 PAD, END = "<pad>", "</s>"
 
 
-def load(name: str, tags: Sequence[str] = ()) -> Any:
-    """A tokenizer that exists. Every one that leaves here can pad and end."""
+def load(name: str, tags: Sequence[str] = (), download: bool = False) -> Any:
+    """A tokenizer that exists. Every one that leaves here can pad and end. No code that comes with it is run."""
     from transformers import AutoTokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{name}: no tokenizer there: {' '.join(str(error).split())[:200]}") from error
+    with loading(f"{name}: no tokenizer there"):
+        folder = place(name, download)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=not download)
     if len(tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)) < 2:  # what is made if there is none
         raise ValueError(f"{name}: no tokenizer there: save the model's tokenizer to the same folder")
     if tokenizer.eos_token_id is None:
@@ -27,6 +29,35 @@ def load(name: str, tags: Sequence[str] = ()) -> Any:
     if new := [tag for tag in tags if tag not in tokenizer.get_vocab()]:
         tokenizer.add_special_tokens({"additional_special_tokens": new}, replace_extra_special_tokens=False)
     return tokenizer
+
+
+def place(name: str, download: bool) -> str:
+    """A folder, also of what was fetched before; a name only where it may be fetched.
+
+    Transformers is given folders, since by a name it asks the Hub even where it should not (`local_files_only`).
+    """
+    if download or Path(name).exists():
+        return name
+    from huggingface_hub import constants, snapshot_download
+
+    try:
+        return str(snapshot_download(name, local_files_only=True, cache_dir=constants.HF_HUB_CACHE))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            "it is no folder here, and was never fetched; check the name, or set download: true"
+        ) from error
+
+
+@contextmanager
+def loading(what: str, kind: type[Exception] = ValueError) -> Iterator[None]:
+    """One line about whatever a damaged or hostile folder leads to."""
+    try:
+        yield
+    except (MemoryError, Stopped):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise kind(f"{what}: {said}") from error
 
 
 def train_bpe(texts: Iterable[str], vocab: int, kind: Kind, tags: Sequence[str] = ()) -> Any:

@@ -63,6 +63,7 @@ def load(folder: Path | str, task: str | None = None) -> Saved:
         about = json.loads((place / "config.json").read_text(encoding="utf-8"))
         ours = place / "errornorm.json"
         use = json.loads(ours.read_text(encoding="utf-8")) if ours.is_file() else {}
+        _refuse_odd(about, use)
     except ValueError as error:
         raise DataError(f"{place}: config.json or errornorm.json is damaged: {error}") from error
     guess = "translation" if about.get("is_encoder_decoder") else "language-modeling"
@@ -70,6 +71,18 @@ def load(folder: Path | str, task: str | None = None) -> Saved:
     model = models.load(str(place), kind_of(use["task"]))
     use.setdefault("max_length", min(LONGEST, decode.positions(model) or LONGEST))
     return Saved(model, tokenizing.load(str(place)), **use)
+
+
+def _refuse_odd(about: Any, use: Any) -> None:
+    """What a folder says about its model must be what `train` writes."""
+    if not isinstance(about, dict) or not isinstance(use, dict):
+        raise ValueError("not an object")
+    kinds = {"prefix": str, "tags": list, "max_length": int, "method": str | None, "task": str}
+    for name, value in use.items():
+        if name not in kinds or not isinstance(value, kinds[name]):
+            raise ValueError(f"{name!r} is {value!r}")
+    if use.get("task", "translation") not in BY_TASK or not all(isinstance(tag, str) for tag in use.get("tags", [])):
+        raise ValueError("an unknown task, or tags that are no texts")
 
 
 def _why(folder: Path) -> str:

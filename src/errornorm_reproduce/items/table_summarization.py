@@ -28,7 +28,7 @@ def cells(plan: Plan) -> list[Cell]:
         cell
         for model, (name, prefix) in MODELS.items()
         for cell in plan.compared(NAME, model, "summarization", CHOICE,
-                                  changes={"model": {"pretrained": name}, "prefix": prefix})
+                                  changes={"model.pretrained": name, "prefix": prefix})
     ]  # fmt: skip
 
 

@@ -1,0 +1,40 @@
+"""What `make test-slow` tried and how much of it failed, from the JSON that its suites write to the page about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .tables import table
+
+AREAS = {  # in the order of the page
+    "training": "Killed, stopped, out of room",
+    "ranks": "Ranks that come and go",
+    "input": "Damaged input",
+    "numbers": "NaN and Inf",
+    "security": "Hostile input",
+    "numerics": "Kernels against float64",
+    "soak": "Hours of load",
+    "supply": "Dependencies",
+}
+
+
+def reliability_section(suites: Sequence[Mapping[str, Any]]) -> str:
+    """A table for each area; in it, a line for each suite."""
+    parts = []
+    for area, title in AREAS.items():
+        mine = sorted((suite for suite in suites if suite["area"] == area), key=lambda suite: str(suite["name"]))
+        rows = [
+            (
+                suite["what"],
+                f"{suite['tried']:,}",
+                f"**{suite['failed']:,}**" if suite["failed"] else "0",
+                f"{suite['seconds']:,.0f}",
+                f"{suite['date']}, {suite['errornorm']}",
+            )
+            for suite in mine
+        ]
+        if rows:
+            parts.append(f"## {title}\n\n{table(('what', 'tried', 'failed', 'seconds', 'when'), rows)}")
+    machines = sorted({str(suite["machine"]) for suite in suites})
+    return "\n\n".join([*parts, *(f"Measured on {machine}." for machine in machines)])
