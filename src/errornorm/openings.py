@@ -3,7 +3,7 @@
 An opening is disputed if the model gave it less than even odds against another one. In clean text that happens where
 there are several ways to begin, and what follows is as hard as after any other beginning. Noise that a model has learnt
 is different: after a disputed opening the rest is certain. So the sequences with an agreed opening are the control
-group: where disputed ones are certain far more often than these, most of them are noise.
+group: what is certain after a disputed one more often than after these is noise.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 EVEN = math.sqrt(0.5)  # the error norm of a token at even odds against one other
 BINS = 20  # of the hardness
-WINDOW = 3  # bins that are compared at a time
-RATIO = 2.0  # how much more frequent disputed ones must be than agreed ones: then more than half are too many
-SIGMAS = 3.0  # by how many standard deviations they must be more than expected
+RATIO = 2.0  # how much more frequent than expected certain sequences must be: then at least half of them are too many
+SIGMAS = 5.0  # and by how many standard deviations
+FOUND = 0.02  # of all sequences that must be too many to call it noise; clean text came to 0.01
 
 
 def hardness(rests: Any, lengths: Any, level: float) -> Any:
@@ -32,25 +32,29 @@ def hardness(rests: Any, lengths: Any, level: float) -> Any:
     return ((rests / level * (lengths - 1) + 1) / lengths).clip(max=1.0)
 
 
-def bound(agreed: Sequence[float], disputed: Sequence[float]) -> float:
-    """The hardness below which most sequences with a disputed opening are noise; 0 if there is none.
+def suspicious(norms: Any, hard: Any) -> Any:
+    """Whether openings with these error norms stand against what follows them: before a certain rest even odds are
+    enough, before an average one the model must be sure of another token (a norm of 1.21)."""
+    return norms > EVEN + 0.5 * hard
+
+
+def excess(agreed: Sequence[float], disputed: Sequence[float]) -> float:
+    """The share of sequences that are certain after a disputed opening, beyond what agreed ones let expect.
 
     Args:
         agreed: How many sequences with an agreed opening there are, by hardness, in bins of equal width.
         disputed: The same with a disputed one.
 
     Example:
-        >>> bound([10] * 20, [10] * 20)
+        >>> excess([10] * 20, [10] * 20)
         0.0
-        >>> bound([10] * 20, [100] * 6 + [10] * 14)
-        0.3
+        >>> round(excess([10] * 20, [100] * 6 + [10] * 14), 2)
+        0.4
     """
-    found, (all_agreed, all_disputed) = 0, (sum(agreed), sum(disputed))
+    most, (all_agreed, all_disputed) = 0.0, (sum(agreed), sum(disputed))
     for end in range(1, len(agreed)):
         expected = all_disputed * (sum(agreed[:end]) + 1) / (all_agreed + 1)
-        near = slice(max(0, end - WINDOW), end)
-        usual = all_disputed * (sum(agreed[near]) + 1) / (all_agreed + 1)
-        clear = sum(disputed[:end]) - expected > SIGMAS * math.sqrt(expected)
-        if clear and sum(disputed[near]) >= RATIO * usual:
-            found = end
-    return found / len(agreed)
+        more = sum(disputed[:end]) - expected
+        if more >= (RATIO - 1) * expected and more > SIGMAS * math.sqrt(expected):
+            most = max(most, more / (all_agreed + all_disputed))
+    return most

@@ -76,16 +76,15 @@ def histograms(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     _save(figure, path)
 
 
-def openings(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Texts by what follows their first token, and by its error norm; what is dropped lies in the corner of lines."""
+def openings(found: Mapping[str, Sequence[Sequence[float]]], path: Path) -> None:
+    """Texts by what follows their first token, and by its error norm; what is above the line is suspicious."""
     figure, rows = _figure(3, -(-len(found) // 3))
-    for axes, (name, row) in zip(rows.flat, found.items(), strict=False):
-        points, edge = row["openings"], row["edge"]
+    for axes, (name, points) in zip(rows.flat, found.items(), strict=False):
         for side, label, colour in ((0, "clean", "#2980b9"), (1, "noisy", "#c0392b")):
             mine = [(hard, norm) for norm, hard, noisy in points if noisy == side]
             if mine:
                 axes.scatter(*zip(*mine, strict=True), s=3, alpha=0.5, linewidths=0, color=colour, label=label)
-        axes.plot([0, edge, edge], [EVEN, EVEN, ERROR_NORM_MAX], color="black", linewidth=0.8)
+        axes.plot([0, 1], [EVEN, EVEN + 0.5], color="black", linewidth=0.8)
         axes.set_title(name, fontsize=9)
         axes.set_xlim(0, 1.02)
         axes.set_ylim(0, ERROR_NORM_MAX)

@@ -211,10 +211,9 @@ def estimated(cell: Cell, place: Place) -> dict[str, Any]:
     noisy = [int(of.get("noise", CLEAN) != CLEAN) for of in fields]
     places = zip(sample.openings.tolist(), sample.hard.tolist(), noisy, strict=True)
     return {
-        "measures": {"truth": sum(noisy) / len(noisy), "rate": found.rate or 0.0, "disputed": found.disputed or 0.0},
+        "measures": {"truth": sum(noisy) / len(noisy), "rate": found.rate or 0.0, "learnt": found.learnt or 0.0},
         "noise": found.as_dict(),
         "said": advice.describe(found),
-        "edge": sample.edge,
         "openings": [[_short(norm), _short(hard), bad] for norm, hard, bad in islice(places, SOME)],
     }
 

@@ -99,7 +99,7 @@ def test_texts_that_are_certain_but_for_their_opening(tmp_path):
         p = 0.3 if i < 200 else 0.9
         numbers["nll"][0], numbers["error_norm"][0] = -math.log(p), math.sqrt(2) * (1 - p)
         rows.append({"text": "a b c d e f", "context": "g", **numbers})
-    assert estimate(write(tmp_path / "scores", rows)).disputed == pytest.approx(0.1)
+    assert estimate(write(tmp_path / "scores", rows)).learnt == pytest.approx(0.1, abs=0.01)
 
 
 def test_uncertain_texts(tmp_path):

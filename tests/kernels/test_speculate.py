@@ -222,7 +222,7 @@ def test_sequences_are_judged_by_their_openings_and_a_part_of_the_rest(monkeypat
     seen, fold = [], speculate._Pass.fold
     monkeypatch.setattr(speculate._Pass, "fold", lambda s, rows, n: (seen.append(len(rows)), fold(s, rows, n))[1])
     terms.mean.backward()
-    assert 64 * 32 - terms.num_kept == 20 * 32
+    assert 20 * 32 <= 64 * 32 - terms.num_kept <= 22 * 32
     assert sum(seen) < 32
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..openings import FOUND
 from .apart import FEWEST
 from .naming import output_options
 from .noise_rate import Noise, Part
@@ -84,8 +85,11 @@ def describe(noise: Noise) -> list[str]:
         out.append(f"{noise.copies:.1%} of the texts repeat their context; in a translation these are copies.")
     if noise.rate is not None and noise.share is not None and noise.rate > noise.share + SOME:
         out.append(f"With those that repeat their context, about {noise.rate:.1%} of the texts in all.")
-    if noise.disputed is not None and noise.disputed >= SOME:
-        out.append(f"{noise.disputed:.1%} of the texts are certain but for their opening; ent_auto() would drop them.")
+    if noise.learnt is not None and noise.learnt >= FOUND:
+        out.append(
+            f"At least {noise.learnt:.1%} of the texts are noise that the model has learnt: certain after an opening "
+            "that it did not expect."
+        )
     return [*out, *_conflicts(noise)]
 
 
@@ -121,6 +125,8 @@ def advise(noise: Noise) -> Advice:
         return _prune(noise, noise.uncertain, "entropy_mean", "mean entropy")
     if noise.easy or (noise.copies or 0.0) >= SOME:
         return _truncate(noise.easy, noise.copies or 0.0)
+    if (noise.learnt or 0.0) >= FOUND:
+        return Advice(("Look at these texts; if they are not wanted, train with ent_auto().", _warning()), "ent_auto()")
     sure = [one for one in noise.thresholds if one.surplus >= SURE and one.dropped > 0]
     if noise.conflicts is not None and noise.conflicts[1] > SOME and sure:
         one = sure[0]

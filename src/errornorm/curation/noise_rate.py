@@ -9,8 +9,8 @@ What a score cannot see cannot be counted, so several things are looked at, and 
   word. Such texts have a low mean loss, and make a second peak below a valley. Boilerplate does the same.
 - **uncertain** texts. Noise that it knows, but cannot continue, such as another language: it expects to lose much,
   and does. Such texts have a high mean entropy, and make a second peak above a valley. Lists of names do the same.
-- **disputed** texts, certain but for their opening: what `ent_auto` drops. A few of the clean ones are, too, and of
-  learnt noise only a part, so they are named, not counted.
+- **learnt** noise by its openings: texts that are certain after a disputed opening, beyond what others let expect. It
+  is what `ent_auto` looks for. Of learnt noise only a part shows, so it is named, not counted.
 - **conflicts** of single words: see `conflicts`.
 """
 
@@ -24,7 +24,7 @@ import numpy
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..openings import BINS, EVEN, bound, hardness
+from ..openings import BINS, EVEN, excess, hardness
 from ..scoring.rank import lists
 from ..scoring.table import Scores
 from . import conflicts
@@ -114,7 +114,7 @@ class Noise:
     thresholds: The same for confident predictions.
     copies: Share of texts that repeat their context; None if there is no context.
     rate: Of texts that lie apart or repeat their context; None if none do.
-    disputed: Share of texts that are certain but for their opening.
+    learnt: Share of texts that are certain after a disputed opening, beyond what others let expect.
     """
 
     texts: int
@@ -126,7 +126,7 @@ class Noise:
     uncertain: Part | None = None
     shoulder: float | None = None
     rate: float | None = None
-    disputed: float | None = None
+    learnt: float | None = None
     split: Split = Split()
     columns = tuple(COLUMNS)
 
@@ -159,7 +159,7 @@ class Noise:
             **{name: asdict(self.parts[name]) if name in self.parts else None for name in KINDS},
             "shoulder": self.shoulder,
             "copies": self.copies,
-            "disputed": self.disputed,
+            "learnt": self.learnt,
             "conflicts": bounds,
             "thresholds": [asdict(one) for one in self.thresholds],
         }
@@ -182,15 +182,10 @@ class Sample:
         return numpy.asarray(hardness(self.rests, self.tokens, level))
 
     @property
-    def edge(self) -> float:
-        """The hardness below which disputed openings are noise; 0 if there is none."""
+    def learnt(self) -> float:
+        """The share of texts that are noise by their opening, at least."""
         against = self.openings > EVEN
-        return bound(*(numpy.histogram(self.hard[some], BINS, (0, 1))[0].tolist() for some in (~against, against)))
-
-    @property
-    def disputed(self) -> float:
-        """The share of texts that are noise by their opening."""
-        return float(((self.openings > EVEN) & (self.hard < self.edge)).mean())
+        return excess(*(numpy.histogram(self.hard[some], BINS, (0, 1))[0].tolist() for some in (~against, against)))
 
 
 def estimate(scores: Scores, *, seed: int = 0) -> Noise:
@@ -224,7 +219,7 @@ def estimate(scores: Scores, *, seed: int = 0) -> Noise:
     surprising, easy_part, uncertain_part = map(parts.get, KINDS)
     return Noise(
         len(sample.tokens), *tokens, copies, surprising, easy_part, uncertain_part, shoulder,
-        _rate(sample, split if parts else None), sample.disputed, split,
+        _rate(sample, split if parts else None), sample.learnt, split,
     )  # fmt: skip
 
 

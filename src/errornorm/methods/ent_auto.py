@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from .. import scores
 from ..context import Context
-from ..objectives import Objective, Preview, Weighed, method
-from ..openings import BINS, EVEN, bound, hardness
+from ..objectives import Objective, Preview, Weighed, keep_all, method
+from ..openings import BINS, EVEN, FOUND, excess, hardness, suspicious
 from ..running import Histogram, Mean, State
 from ..starts import Start, delayed
 from ..stats import TokenStats
@@ -19,19 +20,19 @@ _AGREED, _DISPUTED = (Histogram(0.0, 1.0, of, BINS, DECAY) for of in ("agreed_",
 def ent_auto(*, start: Start = 0) -> Objective:
     """Error Norm Truncation without parameters: drop sequences that are certain but for a disputed opening.
 
-        loss = 0 for a sequence if ||p - onehot(y_1)||_2 > sqrt(1/2) and r < edge, else its -log p
-        r = mean nll after y_1, in units of the mean nll of a token; edge: where such sequences are too many
+        loss = 0 for a sequence if noise was found and ||p - onehot(y_1)||_2 > sqrt(1/2) + r/2, else its -log p
+        r = mean nll after y_1, in units of the mean nll of a token; at most 1
 
     A model that has learnt a noise is not surprised by it: after one word of a copy the rest is certain. Only at the
-    opening another one was more likely. Clean text also opens in several ways, but then the rest is as hard as after
-    an opening that the model expected. These sequences are the control group: edge is the largest r at which disputed
-    openings are at least twice as frequent as among them, and more than chance would have it; if there is none, nothing
-    is dropped. So the method waits until the model is competent, and stays likelihood where nothing is noisy.
+    opening another word was more likely. Clean text also opens in several ways, but then the rest is as hard as after
+    an opening that the model expected. These sequences are the control group: noise is found when certain text follows
+    disputed openings at least twice as often, by 2 % of all sequences. So the method waits until the model is
+    competent, and is likelihood, exactly, where there is no such noise. Once it is found, it stays so.
 
     It serves generation, above all with beam search, and leaves the likelihood of clean text as it is. It sees noise
-    that takes a whole target and that a model can learn to continue, as copies of the source are and boilerplate is.
-    Noise that stays unpredictable (shuffled words, another language at first) and wrong words in good sentences it does
-    not see.
+    that takes a whole target and that a model can learn to continue, as copies of the source are and boilerplate is;
+    not shuffled words, nor wrong words in good sentences. Text that repeats the source and is wanted, as in extractive
+    summaries, it may take for noise.
 
     Args:
         start: Optimizer step from which to drop, or "auto"; not needed, since the method waits by itself.
@@ -44,42 +45,41 @@ def ent_auto(*, start: Start = 0) -> Objective:
     """
 
     def init() -> State:
-        return _LEVEL.init() | _AGREED.init() | _DISPUTED.init()
+        return _LEVEL.init() | _AGREED.init() | _DISPUTED.init() | {"found": torch.zeros((), dtype=torch.bool)}
 
     def settle(state: State) -> State:
-        return _LEVEL.settle(_AGREED.settle(_DISPUTED.settle(state)))
+        state = _LEVEL.settle(_AGREED.settle(_DISPUTED.settle(state)))
+        more = excess(state["agreed_counts"].tolist(), state["disputed_counts"].tolist())
+        return state | {"found": state["found"] | (more >= FOUND)}
 
     def weigh(stats: TokenStats, state: State, now: Context) -> Weighed:
-        disputed, hard = _openings(stats, now, _LEVEL.value(state))
-        weights = _weights(disputed, hard, now, _bound(state))
+        norms, hard = _openings(stats, now, _LEVEL.value(state))
+        weights = _weights(norms, hard, now) if state["found"] else torch.ones_like(stats.nll)
         if not hard.isnan().any():  # the level is known
-            state = _AGREED.observe(hard[~disputed], _DISPUTED.observe(hard[disputed], state))
-        return Weighed(weights.to(stats.nll.dtype), None, _LEVEL.observe(stats.nll, state))
+            state = _AGREED.observe(hard[norms <= EVEN], _DISPUTED.observe(hard[norms > EVEN], state))
+        return Weighed(weights, None, _LEVEL.observe(stats.nll, state))
 
     def preview(state: State, now: Context) -> Preview:
-        level, edge = _LEVEL.value(state), _bound(state)
-        return lambda stats, here: _weights(*_openings(stats, here, level), here, edge).to(stats.nll.dtype)
+        level = _LEVEL.value(state)
+        return (lambda stats, here: _weights(*_openings(stats, here, level), here)) if state["found"] else keep_all
 
-    objective = Objective(
-        weigh, preview, first=lambda now: now.layout.openings, init=init, settle=settle, needs=scores.error_norm.needs
-    )
-    return delayed(objective, start)
+    def first(now: Context) -> Tensor | None:
+        return now.layout.openings
 
-
-def _bound(state: State) -> float:
-    return bound(state["agreed_counts"].tolist(), state["disputed_counts"].tolist())
+    return delayed(Objective(weigh, preview, first, init=init, settle=settle, needs=scores.error_norm.needs), start)
 
 
 def _openings(stats: TokenStats, here: Context, level: float) -> tuple[Tensor, Tensor]:
-    """[S] of each sequence: whether its opening is disputed, and how hard the rest is, by the tokens that are there."""
+    """[S] of each sequence: the error norm of its opening, and how hard the rest is, by the tokens that are there."""
     layout = here.layout
     sequence = layout.sequence[here.rows]
     opens = layout.openings[sequence] == here.rows
     none = stats.nll.new_zeros(layout.num_sequences)
     norms = none.index_add(0, sequence, stats.error_norm * opens)
     rests = none.index_add(0, sequence, stats.nll * ~opens) / none.index_add(0, sequence, (~opens).to(none)).clip(min=1)
-    return norms > EVEN, hardness(rests, layout.lengths, level)
+    return norms, hardness(rests, layout.lengths, level)
 
 
-def _weights(disputed: Tensor, hard: Tensor, here: Context, edge: float) -> Tensor:
-    return ~(disputed & (hard < edge))[here.layout.sequence[here.rows]]
+def _weights(norms: Tensor, hard: Tensor, here: Context) -> Tensor:
+    kept: Tensor = ~suspicious(norms, hard)
+    return kept[here.layout.sequence[here.rows]].to(norms.dtype)

@@ -29,10 +29,10 @@ def cells(plan: Plan) -> list[Cell]:
 def text(found: Found) -> str:
     lines = [
         (cell.row, f"{row['measures']['truth']:.1%}", f"{row['measures']['rate']:.1%}",
-         f"{row['measures']['disputed']:.1%}", " ".join(row["said"]))
+         f"{row['measures']['learnt']:.1%}", " ".join(row["said"]))
         for cell, row in found
     ]  # fmt: skip
-    return table(("noise", "there is", "estimated", "certain but for the opening", "what is said"), lines)
+    return table(("noise", "there is", "estimated", "of it by openings, at least", "what is said"), lines)
 
 
 def draw(found: Found, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from errornorm.openings import EVEN
+from errornorm.openings import suspicious
 from errornorm.tables import table
 
 from .. import drawing
@@ -34,14 +34,15 @@ def text(found: Found) -> str:
     for cell, row in found:
         sides: dict[int, list[bool]] = {0: [], 1: []}
         for norm, hard, noisy in row["openings"]:
-            sides[noisy].append(norm > EVEN and hard < row["edge"])
+            sides[noisy].append(suspicious(norm, hard))
         shares = [f"{sum(side) / len(side):.1%}" if side else "-" for side in sides.values()]
-        lines.append((cell.row, cell.column, *shares))
-    return "Texts that ent_auto would drop:\n\n" + table(("corpus", "model", "clean texts", "copies"), lines)
+        lines.append((cell.row, cell.column, *shares, f"{row['measures']['learnt']:.1%}"))
+    header = ("corpus", "model", "clean texts", "copies", "found")
+    return "Texts that ent_auto drops once it has found noise, and what it finds:\n\n" + table(header, lines)
 
 
 def draw(found: Found, path: Path) -> None:
-    drawing.openings({f"{cell.row}, {cell.column}": row for cell, row in found}, path)
+    drawing.openings({f"{cell.row}, {cell.column}": row["openings"] for cell, row in found}, path)
 
 
 ITEM = Item(
