@@ -38,7 +38,7 @@ def weighted_nll(stats: TokenStats, weights: Tensor, now: Context) -> Tensor:
     return weights * stats.nll
 
 
-def _any_order(now: Context) -> None:
+def _any_order(state: State, now: Context) -> None:
     return None
 
 
@@ -56,7 +56,7 @@ class Objective:
 
     weigh: Weigh
     preview: Callable[[State, Context], Preview]
-    first: Callable[[Context], Tensor | None] = _any_order  # tokens that `preview` should see before the others
+    first: Callable[[State, Context], Tensor | None] = _any_order  # tokens that `preview` should see before the others
     combine: Combine = weighted_nll
     init: Callable[[], State] = dict
     settle: Callable[[State], State] = same
@@ -84,7 +84,7 @@ class Objective:
                 grads: tuple[Tensor | None, ...] = torch.autograd.grad(loss, tuple(columns.values()), allow_unused=True)
             return TokenStats(**{n: g for n, g in zip(columns, grads, strict=True) if g is not None})
 
-        return Guess(guess, self.first(now))
+        return Guess(guess, self.first(state, now))
 
 
 def method(factory: Callable[P, Objective]) -> Callable[P, Objective]:

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from errornorm import RobustLoss, objective
 from errornorm.openings import excess
 from errornorm.units import Layout
 from tests.problems import weigh
@@ -48,6 +49,21 @@ def test_it_waits_until_it_knows_how_hard_tokens_are():
 
 def test_while_nothing_is_certain_nothing_is_dropped():
     assert kept(translation=40, ambiguous=40) == {"translation": 1, "ambiguous": 1}
+
+
+def test_without_noise_it_is_likelihood_to_the_last_bit():
+    def trained(name):
+        torch.manual_seed(0)
+        hidden, weight = torch.randn(40, 12, 16), torch.randn(500, 16, requires_grad=True)
+        targets = torch.randint(500, (40, 12))
+        loss = RobustLoss(objective(name))
+        for _ in range(5):
+            (grad,) = torch.autograd.grad(loss(hidden=hidden, weight=weight, targets=targets).mean, weight)
+            loss.advance()
+            weight = (weight - grad).detach().requires_grad_()
+        return weight
+
+    assert torch.equal(trained("ent_auto"), trained("mle"))
 
 
 def test_one_token_alone_has_no_rest():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -45,7 +47,8 @@ def ent_auto(*, start: Start = 0) -> Objective:
     """
 
     def init() -> State:
-        return _LEVEL.init() | _AGREED.init() | _DISPUTED.init() | {"found": torch.zeros((), dtype=torch.bool)}
+        found = torch.zeros((), dtype=torch.bool, device="cpu")
+        return _LEVEL.init() | _AGREED.init() | _DISPUTED.init() | {"found": found}
 
     def settle(state: State) -> State:
         state = _LEVEL.settle(_AGREED.settle(_DISPUTED.settle(state)))
@@ -53,9 +56,10 @@ def ent_auto(*, start: Start = 0) -> Objective:
         return state | {"found": state["found"] | (more >= FOUND)}
 
     def weigh(stats: TokenStats, state: State, now: Context) -> Weighed:
-        norms, hard = _openings(stats, now, _LEVEL.value(state))
+        level = _LEVEL.value(state)
+        norms, hard = _openings(stats, now, level)
         weights = _weights(norms, hard, now) if state["found"] else torch.ones_like(stats.nll)
-        if not hard.isnan().any():  # the level is known
+        if not math.isnan(level):
             state = _AGREED.observe(hard[norms <= EVEN], _DISPUTED.observe(hard[norms > EVEN], state))
         return Weighed(weights, None, _LEVEL.observe(stats.nll, state))
 
@@ -63,8 +67,8 @@ def ent_auto(*, start: Start = 0) -> Objective:
         level = _LEVEL.value(state)
         return (lambda stats, here: _weights(*_openings(stats, here, level), here)) if state["found"] else keep_all
 
-    def first(now: Context) -> Tensor | None:
-        return now.layout.openings
+    def first(state: State, now: Context) -> Tensor | None:
+        return now.layout.openings if state["found"] else None
 
     return delayed(Objective(weigh, preview, first, init=init, settle=settle, needs=scores.error_norm.needs), start)
 
