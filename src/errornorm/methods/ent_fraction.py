@@ -23,7 +23,8 @@ def ent_fraction(
 
     A token is dropped when the model is confident that it should be another one, not merely surprised. Exactly
     floor(fraction * tokens) are dropped in the scopes "batch" and "global", ties by position. A fraction also
-    drops tokens where nothing is noisy: on clean text prefer a threshold, or likelihood.
+    drops tokens where nothing is noisy: on clean text prefer `ent_auto`, a threshold, or likelihood. It serves
+    generation, at the price of the likelihood of clean text, whose rare words it drops.
 
     Args:
         fraction: Share to drop. The paper trains with 0.1.
