@@ -29,7 +29,8 @@ from errornorm.training import models, prepare
 from errornorm.training.engine import RunTrainer
 from errornorm.training.rundir import RunDir
 
-VARIANTS = {"stock": None, "mle": "mle", "ent_fraction": "ent_fraction(0.1)"}
+VARIANTS = {"stock": None, "mle": "mle", "ent_fraction": "ent_fraction(0.1)", "ent_auto": "ent_auto"}
+PAIRS = (("ent_fraction", "mle"), ("ent_fraction", "stock"), ("ent_auto", "mle"), ("ent_auto", "ent_fraction"))
 UNTIMED = 6  # the guess about what is dropped settles in these
 
 
@@ -92,14 +93,12 @@ def main() -> None:
             seconds: dict[str, list[float]] = {name: [] for name in VARIANTS}
             for number in range(args.rounds):
                 names = list(VARIANTS)
-                for name in names[number % 3 :] + names[: number % 3]:  # nobody is always the first
+                for name in names[number % len(names) :] + names[: number % len(names)]:  # nobody is always the first
                     seconds[name].append(run_once(config, prepared, VARIANTS[name], folder))
                 print(vocab, {name: round(times[-1], 4) for name, times in seconds.items()}, flush=True)
             ratios = {
-                f"ent_fraction to {other}": statistics.median(
-                    a / b for a, b in zip(seconds["ent_fraction"], seconds[other], strict=True)
-                )
-                for other in ("mle", "stock")
+                f"{one} to {other}": statistics.median(a / b for a, b in zip(seconds[one], seconds[other], strict=True))
+                for one, other in PAIRS
             }
             print(vocab, ratios, flush=True)
             rows.append({"vocab": vocab, "seconds_per_step": seconds, "ratios": ratios})
