@@ -97,8 +97,7 @@ SETTINGS = {
     ),
     "the default": (
         "data: {train: {path: x, weights_field: w}}\n",
-        "3:23: data.train.weights_field: ent_fraction(0.1, start=500) does not use weights; set objective: weighted, "
-        "or remove it",
+        "3:23: data.train.weights_field: ent_auto() does not use weights; set objective: weighted, or remove it",
     ),
     "one of two": (
         "objective: weighted\ndata: {train: [{path: x, weights_field: w}, {path: y}]}\n",
