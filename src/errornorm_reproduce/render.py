@@ -13,6 +13,7 @@ from .claims import Verdict, verdicts
 from .plan import BASELINE, Found, Item
 from .statistics import SURE, Entries, Entry, entries
 
+LEFT_OUT = "The remarks are left out; nothing was measured for"
 FORMATS = {"perplexity": ".2f", "nll": ".4f", "copies": ".0%", "copies_greedy": ".0%"}
 
 
@@ -58,16 +59,20 @@ def section(item: Item, parts: Parts) -> str:
 
 
 def filled(item: Item, found: Found, remarks: str) -> str:
-    """Remarks with their numbers, such as [[ENT-Fraction, 50%, bleu]]: no number is typed twice."""
+    """Remarks with their numbers, such as [[ENT-Fraction, 50%, bleu]]: no number is typed twice. They speak of all rows:
+    when only some were asked for, or one failed, there are none."""
+    missing: list[str] = []
 
     def number(match: re.Match[str]) -> str:
         name, column, measure = (part.strip() for part in match[1].rsplit(",", 2))
         entry = entries(item, found, measure).get(name, {}).get(column)
         if entry is None:
-            raise ValueError(f"remarks about {item.name}: nothing measured for {match[0]}")
+            missing.append(match[0])
+            return ""
         return f"{entry.mean:{FORMATS.get(measure, '.1f')}}"
 
-    return re.sub(r"\[\[(.*?)\]\]", number, remarks.strip())
+    text = re.sub(r"\[\[(.*?)\]\]", number, remarks.strip())
+    return f"{LEFT_OUT} {', '.join(missing)}." if missing else text
 
 
 def _claim(item: Item, verdict: Verdict) -> str:

@@ -1,5 +1,8 @@
 """What is said about rows: verdicts, choices, remarks. The rows are made up here; others test how real ones come."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from errornorm_reproduce import choose, page, run
@@ -7,6 +10,7 @@ from errornorm_reproduce.items import ITEMS
 from errornorm_reproduce.items.table_untranslated import CHOICE
 from errornorm_reproduce.methods import ALL
 from errornorm_reproduce.plan import Plan
+from errornorm_reproduce.render import LEFT_OUT
 from errornorm_reproduce.scales import SCALES
 from errornorm_reproduce.store import Store
 
@@ -82,9 +86,17 @@ def test_remarks_take_their_numbers_from_rows(store):
     remarks = store.folder / NAME / "remarks-small.md"
     remarks.write_text("From [[MLE, 50%, bleu]] to [[ENT-Fraction, 50%, bleu]]; copies [[MLE, 50%, copies]].\n")
     assert "From 11.0 to 25.0; copies 25%." in shown(store)
-    remarks.write_text("[[MLE, 60%, bleu]]")
-    with pytest.raises(ValueError, match="nothing measured for"):
-        shown(store)
+    remarks.write_text("From [[MLE, 60%, bleu]] to [[MLE, 50%, bleu]].")
+    assert f"{LEFT_OUT} [[MLE, 60%, bleu]].\n" in shown(store)
+
+
+@pytest.mark.slow  # all p-values again
+def test_the_page_of_this_project_is_that_of_its_rows(tmp_path):
+    docs = Path(__file__).parents[2] / "docs"
+    text = (docs / "results.md").read_text(encoding="utf-8")
+    assert LEFT_OUT not in text
+    rows = shutil.copytree(docs / "results" / "reproduce", tmp_path / "results" / "reproduce")
+    assert page.markdown(rows, tmp_path) == text
 
 
 def test_what_failed_is_on_the_page(store):
