@@ -59,8 +59,8 @@ def section(item: Item, parts: Parts) -> str:
 
 
 def filled(item: Item, found: Found, remarks: str) -> str:
-    """Remarks with their numbers, such as [[ENT-Fraction, 50%, bleu]]: no number is typed twice. They speak of all rows:
-    when only some were asked for, or one failed, there are none."""
+    """Remarks with their numbers, such as [[ENT-Fraction, 50%, bleu]]: no number is typed twice. They speak of all
+    rows: when only some were asked for, or one failed, there are none."""
     missing: list[str] = []
 
     def number(match: re.Match[str]) -> str:
