@@ -37,11 +37,11 @@ kernel, take a start step, and can be written as text: `errornorm.objective("ent
 
 Before its start a method is likelihood. `start="auto"` begins when the model is warm: when the tenth of the tokens with
 the largest error norms has a mean norm of 1.1, over the last steps. Before, a norm says how common a token is; from
-about then on, that the model expected another one. A model that was trained before is warm after a step; a small
-language model may never be, and stays likelihood.
+about then on, that the model expected another one. A model that was trained before can be warm after a step; a
+small language model may never be, and stays likelihood.
 
-Which one? Without knowing the noise: `ent_auto()`. It and thresholds of 1.3 and more leave the likelihood of clean text
-as it is; a fraction serves generation only.
+Which one? Without knowing the noise: `ent_auto()`. It leaves the likelihood of clean text as it is, and thresholds of
+1.3 and more nearly so; a fraction serves generation only.
 
 This page is made from the docstrings by `errornorm methods --markdown`; change them, not this file.
 """

@@ -16,7 +16,7 @@ EVEN = math.sqrt(0.5)  # the error norm of a token at even odds against one othe
 BINS = 20  # of the hardness
 RATIO = 2.0  # how much more frequent than expected certain sequences must be: then at least half of them are too many
 SIGMAS = 5.0  # and by how many standard deviations
-FOUND = 0.02  # of all sequences that must be too many to call it noise; clean text came to 0.01
+FOUND = 0.02  # of all sequences that must be too many to call it noise; text without copies came to 0.01
 
 
 def hardness(rests: Any, lengths: Any, level: float) -> Any:

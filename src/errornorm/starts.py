@@ -25,7 +25,7 @@ def delayed(inner: Objective, start: Start) -> Objective:
 
     With "auto", likelihood until the model is warm: until the tenth of the tokens with the largest error norms, over
     the last steps, has a mean norm of 1.1. Before, a norm says how common a token is; from about then on, that the
-    model expected another one. A model that was trained before is warm after a step.
+    model expected another one. A model that was trained before can be warm after a step.
     """
     if start == "auto":
         return _when_warm(inner)

@@ -54,13 +54,11 @@ class Layout:
     def count(self, unit: Unit) -> int:
         return self.num_tokens if unit == "token" else self.num_sequences
 
-    def sum(self, values: Tensor) -> Tensor:
-        """[S] over each sequence."""
-        return values.new_zeros(self.num_sequences).index_add_(0, self.sequence, values)
-
     def pool(self, values: Tensor, unit: Unit) -> Tensor:
         """The mean over each unit."""
-        return values if unit == "token" else self.sum(values) / self.lengths
+        if unit == "token":
+            return values
+        return values.new_zeros(self.num_sequences).index_add_(0, self.sequence, values) / self.lengths
 
     @cached_property
     def openings(self) -> Tensor:

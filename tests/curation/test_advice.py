@@ -62,7 +62,7 @@ def test_advice(case):
         (noise(uncertain=part(0.3)), "lie apart with a high entropy"),
         (noise(copies=0.04), "4.0% of the texts repeat their context"),
         (noise(copies=0.2, rate=0.3, surprising=part(0.1)), "about 30.0% of the texts in all"),
-        (noise(learnt=0.07), "At least 7.0% of the texts are noise that the model has learnt"),
+        (noise(learnt=0.07), "At least 7.0% of the texts look like noise that the model has learnt"),
         (noise(conflicts=0.4), "far too sure of itself"),
         (noise(conflicts=0.4, surprising=part(0.3)), "more than they should: 40.0%"),
         (noise(conflicts=0.05), "more than they should: 5.0% (4.5% to 5.5%)"),

@@ -87,8 +87,8 @@ def describe(noise: Noise) -> list[str]:
         out.append(f"With those that repeat their context, about {noise.rate:.1%} of the texts in all.")
     if noise.learnt is not None and noise.learnt >= FOUND:
         out.append(
-            f"At least {noise.learnt:.1%} of the texts are noise that the model has learnt: certain after an opening "
-            "that it did not expect."
+            f"At least {noise.learnt:.1%} of the texts look like noise that the model has learnt: certain after an "
+            "opening that it did not expect."
         )
     return [*out, *_conflicts(noise)]
 
@@ -126,7 +126,7 @@ def advise(noise: Noise) -> Advice:
     if noise.easy or (noise.copies or 0.0) >= SOME:
         return _truncate(noise.easy, noise.copies or 0.0)
     if (noise.learnt or 0.0) >= FOUND:
-        return Advice(("Look at these texts; if they are not wanted, train with ent_auto().", _warning()), "ent_auto()")
+        return Advice(("Look at these texts; if they are not wanted, train with ent_auto().",), "ent_auto()")
     sure = [one for one in noise.thresholds if one.surplus >= SURE and one.dropped > 0]
     if noise.conflicts is not None and noise.conflicts[1] > SOME and sure:
         one = sure[0]
