@@ -128,7 +128,16 @@ def after(seconds, function):
 
 def two_ranks(function, folder):
     """What `function(rank, folder)` saves on each of two ranks, as `{rank}.pt`."""
+    return _on_ranks(function, folder, 2)
+
+
+def on_ranks(function, folder, number):
+    """What `function(rank, folder, number)` saves on each of so many ranks, as `{rank}.pt`."""
+    return _on_ranks(function, folder, number, number)
+
+
+def _on_ranks(function, folder, number, *args):
     import torch
 
-    torch.multiprocessing.start_processes(function, (str(folder),), nprocs=2, start_method="forkserver")
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    torch.multiprocessing.start_processes(function, (str(folder), *args), nprocs=number, start_method="forkserver")
+    return [torch.load(folder / f"{rank}.pt") for rank in range(number)]

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+import torch
 import typer
 
 import errornorm.bench
@@ -258,6 +259,9 @@ def test_wrong_usage_is_one_line(capsys, argv, message):
         (FloatingPointError("3 of 9 tokens have NaN"), 4, "3 of 9 tokens have NaN"),
         (MemoryError(), 5, "out of memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 5, "try a smaller size"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), 5, "try a smaller size"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), 5, "out of memory"),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"), 5, "try a smaller size"),
         (OSError(errno.ENOSPC, "No space left on device", "demo.png"), 5, "No space left on device: demo.png"),
         (KeyError("x"), 1, "KeyError: 'x': this is a bug, run again with --debug"),
         (KeyboardInterrupt(), 130, "stopped by Ctrl-C"),

@@ -144,3 +144,19 @@ def test_state_is_made_on_the_cpu_whatever_the_default_device():
     loss(logits=torch.zeros(2, 3, requires_grad=True), targets=torch.tensor([0, 1]))
     loss.advance()
     assert loss.state["counts"].sum() == 2
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+def test_a_step_that_is_larger_than_the_window(pieces):
+    """The window is a fair part of it, whatever the order and the split; and so is what it keeps of an older step."""
+    cut = window_fraction(0.5, 50, 0)
+    state = cut.init()
+    for chunk in torch.randperm(400, generator=torch.Generator().manual_seed(pieces)).float().chunk(pieces):
+        state = cut.observe(chunk, state)
+    state = cut.settle(state)
+    assert len(state["window"]) == 50
+    assert float(state["window"].median()) == pytest.approx(200, abs=8)
+    once = cut.settle(cut.observe(torch.arange(400.0), cut.init()))
+    assert torch.equal(state["window"], once["window"])
+    state = cut.settle(cut.observe(torch.full((20,), 1e3), state))
+    assert float(state["window"][:30].median()) == pytest.approx(200, abs=15)

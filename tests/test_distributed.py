@@ -1,4 +1,4 @@
-"""Two gloo ranks: the vocabulary split, the global fraction, and losses that do not depend on how a batch is split."""
+"""Gloo ranks: the vocabulary split, the global fraction, and losses that do not depend on how a batch is split."""
 
 import math
 from dataclasses import replace
@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from errornorm import RobustLoss, VocabShard, ent_fraction, loss_truncation, mle, objective
 from tests.problems import VOCAB, problem
-from tests.processes import two_ranks
+from tests.processes import on_ranks, two_ranks
 
 SPLIT = 120  # rank 0 holds the first vocabulary entries, rank 1 the others: not the same number
 
@@ -129,7 +129,7 @@ INVARIANT = [
 
 def with_copies(data):
     """A third of the sequences are certain but for their opening; the others have an expected one."""
-    rows, first = torch.arange(STEPS * ROWS), data.targets.clamp(min=0)[:, 0]
+    rows, first = torch.arange(len(data.targets)), data.targets.clamp(min=0)[:, 0]
     toward = 4 * data.weight.detach()[data.targets.clamp(min=0)]
     copies = rows % 3 == 0
     hidden = torch.where(copies[:, None, None], toward, data.hidden.detach())
@@ -137,21 +137,21 @@ def with_copies(data):
     return replace(data, hidden=hidden)
 
 
-def train(case: str, rank: int, ranks: int, micro: int):
+def train(case: str, rank: int, ranks: int, micro: int, rows: int = ROWS):
     """Plain gradient descent on one batch of sequences per step, split over ranks and micro-batches."""
-    data = problem(5, rows=STEPS * ROWS, ignored=0 if case == "ent_auto" else 0.2).to(torch.float32)
+    data = problem(5, rows=STEPS * rows, ignored=0 if case == "ent_auto" else 0.2).to(torch.float32)
     data = with_copies(data) if case == "ent_auto" else data
     weight = data.weight
     body = torch.eye(16).requires_grad_()
     loss = RobustLoss(objective(case))
     losses, kept = [], []
     for step in range(STEPS):
-        hidden, targets = (x.detach()[step * ROWS : (step + 1) * ROWS] for x in (data.hidden, data.targets))
+        hidden, targets = (x.detach()[step * rows : (step + 1) * rows] for x in (data.hidden, data.targets))
         total = torch.zeros(2, dtype=torch.float64)
         count = int((targets != -100).sum())
         for part in range(micro):
-            rows = torch.arange(ROWS).view(ranks, micro, -1)[rank, part]
-            terms = loss(hidden=hidden[rows] @ body, weight=weight, targets=targets[rows])
+            mine = torch.arange(rows).view(ranks, micro, -1)[rank, part]
+            terms = loss(hidden=hidden[mine] @ body, weight=weight, targets=targets[mine])
             (terms.total / count).backward()
             total += torch.tensor([terms.total.item() / count, terms.num_kept / count], dtype=torch.float64)
         for x in (weight, body):
@@ -177,6 +177,36 @@ def test_losses_do_not_depend_on_how_a_batch_is_split(ranks):
         for losses, counts in others:
             assert counts == pytest.approx(kept, rel=1e-9)
             assert losses == pytest.approx(want, rel=1e-6)
+
+
+MICRO, MANY = (1, 2, 4, 8), 32  # sequences, so that each of 4 ranks x 8 micro-batches has one
+
+
+def _splits(rank, folder, ranks):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/init", rank=rank, world_size=ranks)
+    found = {(case, micro): train(case, rank, ranks, micro, MANY) for case in INVARIANT for micro in MICRO}
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_one_two_and_four_ranks(tmp_path_factory, tally):
+    with tally("splits", "ranks", "objectives that do not depend on how a batch is split, on 1, 2 and 4 ranks with 1, "
+               "2, 4 and 8 micro-batches; a case fails if a loss differs by more than 1e-6 from that of one process "
+               "with one batch") as suite:  # fmt: skip
+        found = {ranks: on_ranks(_splits, tmp_path_factory.mktemp(f"splits-{ranks}"), ranks) for ranks in (2, 4)}
+        found[1] = [{(case, micro): train(case, 0, 1, micro, MANY) for case in INVARIANT for micro in MICRO[1:]}]
+        for case in INVARIANT:
+            want, kept = train(case, 0, 1, 1, MANY)
+            for ranks, results in found.items():
+                for micro in MICRO[ranks == 1 :]:
+                    with suite.case(f"{case}, {ranks} ranks, {micro} micro-batches"):
+                        for losses, counts in (result[case, micro] for result in results):
+                            assert counts == pytest.approx(kept, rel=1e-9)
+                            assert losses == pytest.approx(want, rel=1e-6)
 
 
 def test_the_paper_s_scope_does_depend_on_it():

@@ -120,11 +120,11 @@ def window_fraction(fraction: float, size: int, least: int) -> Cutoff:
         return {"window": torch.zeros(0, device="cpu"), "pending": torch.zeros(0, device="cpu")}
 
     def observe(scores: Tensor, state: State) -> State:
-        return state | {"pending": torch.cat([state["pending"].to(scores.device), scores.float()])[-size:]}
+        return state | {"pending": torch.cat([state["pending"].to(scores.device), scores.float()])}
 
     def settle(state: State) -> State:
         new, _ = ranks.gather(state["pending"])
-        window = torch.cat([state["window"].to(new.device), new.sort().values])  # sorted: any split, one order
+        window = torch.cat([state["window"].to(new.device), _mixed(new)])
         return {"window": window[-size:], "pending": new[:0].clone()}
 
     def drop(scores: Tensor, state: State) -> Dropped:
@@ -137,6 +137,13 @@ def window_fraction(fraction: float, size: int, least: int) -> Cutoff:
         return lambda scores: drop(scores, state).mask
 
     return Cutoff(drop, preview, observe, settle, init)
+
+
+def _mixed(scores: Tensor) -> Tensor:
+    """In an order that does not depend on how a step was split, and of which every end has low and high ones alike."""
+    golden = (math.sqrt(5) - 1) / 2
+    order = (torch.arange(len(scores), dtype=torch.float64, device="cpu") * golden).frac().argsort()
+    return scores.sort().values[order.to(scores.device)]
 
 
 def fraction_of(fraction: float, scope: Scope, bounds: tuple[float, float]) -> Cutoff:

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from errornorm.training import checkpoints
 from tests.processes import PYTHON, Process, after
 from tests.run_directories import sentences
 
@@ -32,6 +33,7 @@ checkpoints: {{every: 3, keep: 2}}
 logging: {{every: 1}}
 """
 RESULTS = ("model/model.safetensors", "metrics.jsonl", "evaluation.json", "outputs-test.jsonl")
+STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 
 
 def write(folder, records=120):
@@ -55,24 +57,27 @@ class Train(Process):
         real: Start Python anew, as a user does. It takes seconds.
         launcher: What to start it with, such as torchrun.
         pace: Sleep so many seconds in each step and before a folder gets its name, for those who watch.
+        fault: What a forked process calls before it begins; see `tests/training/faults.py`.
         options: Of `Process`.
     """
 
-    def __init__(self, config, *more, real=False, launcher=None, pace=0.0, **options):
+    def __init__(self, config, *more, real=False, launcher=None, pace=0.0, fault=None, **options):
         words = [["--set", word] if "=" in word else [word] for word in more]
         argv = ["train", str(config), *(word for pair in words for word in pair)]
         command = (sys.executable, *launcher) if launcher else PYTHON if real else None
-        super().__init__(argv, config.parent, prepare=partial(_prepare, pace), command=command, **options)
+        super().__init__(argv, config.parent, prepare=partial(_prepare, pace, fault), command=command, **options)
 
 
-def _prepare(pace):
-    from errornorm.training import checkpoints, engine
+def _prepare(pace, fault):
+    from errornorm.training import engine
 
     if os.environ.get("ACCELERATE_USE_FSDP"):
         _shard_on_cpus()
     if pace:
         engine.Journal.on_step_begin = after(pace, engine.Journal.on_step_begin)
         checkpoints.publish = after(pace, checkpoints.publish)
+    if fault:
+        fault()
 
 
 def _shard_on_cpus():
@@ -93,6 +98,14 @@ def _shard_on_cpus():
 def results(folder):
     """What has to be the same, bit by bit."""
     return {name: (folder / name).read_bytes() for name in RESULTS}
+
+
+def state(folder):
+    """What the last checkpoint has of model, optimizer, random numbers and objective."""
+    newest = checkpoints.newest(folder / "checkpoints")
+    trainer = json.loads((newest / "trainer_state.json").read_text("utf-8"))
+    del trainer["best_model_checkpoint"]  # the name of a stage
+    return {name: (newest / name).read_bytes() for name in STATE} | {"trainer": trainer}
 
 
 def steps(folder):

@@ -42,13 +42,13 @@ def whole(config):
 
 
 class Ranks:
-    """Two processes, as a launcher starts them."""
+    """Two processes, or more, as a launcher starts them."""
 
-    def __init__(self, config, *more, environment=None, **options):
+    def __init__(self, config, *more, world=2, environment=None, **options):
         self.ranks = [Train(config, *more, **options, environment={
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        } | (environment or {})) for port in [free_port()] for rank in range(2)]  # fmt: skip
+        } | (environment or {})) for port in [free_port()] for rank in range(world)]  # fmt: skip
 
     def until(self, happened):
         return self.ranks[0].until(happened)
@@ -127,6 +127,35 @@ def test_all_ranks_stop_and_go_on(config, whole, told, number, codes):
     again = Ranks(config, f"output={output}", "--resume")
     assert again.codes() == [0, 0], again.errors
     assert results(output) == whole
+
+
+def moved(config, output, objective, before, after, want):
+    """Stopped on some ranks, it goes on on others: the same batches, the same losses."""
+    run = Ranks(config, PLAIN, objective, f"output={output}", world=before, pace=0.05)
+    assert run.until(lambda: steps(output) >= 4), run.errors
+    run.send(signal.SIGTERM, range(before))
+    assert run.codes(120) == [143] * before, run.errors
+    stop = checkpoints.step_of(checkpoints.newest(output / "checkpoints"))
+    assert 4 <= stop < 12
+    again = Ranks(config, PLAIN, objective, f"output={output}", "--resume", world=after)
+    assert again.codes(120) == [0] * after, again.errors
+    assert f"going on from step {stop}" in again.errors[0]
+    same(read_rows(output / "metrics.jsonl"), want)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_other_ranks_go_on(config, tally):
+    with tally("elastic", "ranks", "runs of `errornorm train` that are stopped on some ranks and go on on more or "
+               "fewer, of 1, 2 and 4; a case fails unless each step has the tokens, and to 1e-6 the losses, of one "
+               "process") as suite:  # fmt: skip
+        for number, objective in enumerate(("objective=ent_fraction(0.1, scope='running')", "objective=ent_auto")):
+            alone = config.parent / f"alone-{number}"
+            Train(config, PLAIN, objective, f"output={alone}").done()
+            for before, after in ((4, 1), (4, 2), (2, 1), (2, 4), (1, 2), (1, 4)):
+                with suite.case(f"{objective}, {before} and then {after}"):
+                    output = config.parent / f"moved-{number}-{before}-{after}"
+                    moved(config, output, objective, before, after, read_rows(alone / "metrics.jsonl"))
 
 
 def test_a_failing_rank_is_not_waited_for(config, one):

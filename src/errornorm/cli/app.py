@@ -29,6 +29,8 @@ EXITS = {
     130: "stopped by Ctrl-C",
     143: "stopped by SIGTERM",
 }
+# What allocators say: those of CPU, CUDA and MPS, and cuBLAS.
+NO_MEMORY = ("can't allocate memory", "out of memory", "_ALLOC_FAILED")
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 # Typer's own copy of click, or click itself, whichever this version stands on.
@@ -99,7 +101,7 @@ def explain(error: Exception) -> tuple[int, str]:
         return 4, text
     if type(error).__name__ == "DataError":  # by name: the verbs import what they need
         return 3, text
-    if isinstance(error, MemoryError) or "can't allocate memory" in text:
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(said in text for said in NO_MEMORY)):
         return 5, f"out of memory ({text}): try a smaller size"
     if isinstance(error, OSError):
         where = f"{error.strerror or text}: {error.filename or 'a file'}"

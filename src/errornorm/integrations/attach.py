@@ -25,7 +25,7 @@ from ..objectives import Objective, require_choice
 from .heads import look_at, patched_by
 from .jobs import COLUMNS, SOURCE, Job, with_loss
 from .telemetry import Telemetry
-from .watch import Watch, anywhere, bad_gradients
+from .watch import Watch, anywhere, bad_gradients, bad_weight
 
 WATCHED = ("error_norm", "entropy")  # statistics for the telemetry
 _ABSENT = "errornorm: absent"  # equal, not identical, in a deep copy
@@ -225,7 +225,9 @@ class Attachment:
         try:
             job.terms = self.loss(targets=job.targets.to(device), **source, **job.columns)  # type: ignore[arg-type]
         except FloatingPointError as error:
-            batch = f"training batch {self._watch.batches + 1}, optimizer step {self.loss.steps_taken}: {error}"
+            weight = bad_weight(self.model)
+            cause = f"; NaN or Inf in the weights, the first is {weight}" if weight else ""
+            batch = f"training batch {self._watch.batches + 1}, optimizer step {self.loss.steps_taken}: {error}{cause}"
             if self.on_nan == "raise" or not self._watch.told:  # nobody will ask `healthy`
                 raise FloatingPointError(batch) from error
             log.warning("%s", batch)

@@ -78,6 +78,11 @@ def bad_gradients(model: nn.Module) -> str | None:
     return f"{len(bad)} of {len(named)} gradients, the first is that of {bad[0]}" if bad else None
 
 
+def bad_weight(model: nn.Module) -> str | None:
+    """The first parameter that is not finite, if any."""
+    return next((name for name, p in model.named_parameters() if not _local(p.detach()).isfinite().all()), None)
+
+
 def _local(grad: Tensor) -> Tensor:
     local = getattr(grad, "to_local", None)  # a rank's part, under FSDP
     out = grad if local is None else local()

@@ -157,9 +157,13 @@ class RunTrainer(Trainer):
 
     def _require_finite(self) -> None:
         assert self.model is not None
-        bad = [name for name, value in self.model.named_parameters() if not value.isfinite().all()]
-        if bad:
-            raise FloatingPointError(f"NaN or Inf in {bad[0]}, which is not saved")
+        assert self.optimizer is not None
+        for name, weight in self.model.named_parameters():
+            # Also where the weight is as it was: with an infinite second moment it would stay so for ever.
+            moments = {f"{key} of {name}": value for key, value in self.optimizer.state.get(weight, {}).items()}
+            for what, value in {name: weight, **moments}.items():
+                if isinstance(value, torch.Tensor) and not value.isfinite().all():
+                    raise FloatingPointError(f"NaN or Inf in {what}, which is not saved")
 
 
 class Journal(TrainerCallback):
