@@ -52,20 +52,30 @@ class Problem:
         return self.hidden, self.weight, self.bias
 
 
-def problem(seed: int = 0, rows: int = 6, time: int = 11, ignored: float = 0.2, dtype=torch.float32) -> Problem:
+def problem(
+    seed: int = 0,
+    rows: int = 6,
+    time: int = 11,
+    ignored: float = 0.2,
+    dtype=torch.float32,
+    vocab: int = VOCAB,
+    width: int = HIDDEN,
+    size: float = 0.8,
+) -> Problem:
     """Hidden states that lean towards their target, or for some tokens towards another one. Exact in `dtype`."""
     g = torch.Generator().manual_seed(seed)
-    weight = torch.randn(VOCAB, HIDDEN, generator=g) * 0.8
-    targets = torch.randint(VOCAB, (rows, time), generator=g)
+    # Logits of one size, whatever the width.
+    weight = torch.randn(vocab, width, generator=g) * (size * min(1.0, (HIDDEN / width) ** 0.5))
+    targets = torch.randint(vocab, (rows, time), generator=g)
     toward = torch.where(
-        torch.rand(rows, time, generator=g) < 0.2, torch.randint(VOCAB, (rows, time), generator=g), targets
+        torch.rand(rows, time, generator=g) < 0.2, torch.randint(vocab, (rows, time), generator=g), targets
     )
     pull = 2 * torch.rand(rows, time, 1, generator=g)
-    hidden = torch.randn(rows, time, HIDDEN, generator=g) + pull * weight[toward]
+    hidden = torch.randn(rows, time, width, generator=g) + pull * weight[toward]
     targets[torch.rand(rows, time, generator=g) < ignored] = -100
     ref = 8 * torch.rand(rows, time, generator=g)
     own = torch.rand(rows, time, generator=g).round(decimals=1)
-    bias = 0.3 * torch.randn(VOCAB, generator=g)
+    bias = 0.3 * torch.randn(vocab, generator=g)
     # Rounded, so that a half-precision problem and its float64 twin are the same problem.
     return Problem(*(x.to(dtype).double() for x in (hidden, weight, bias)), targets, ref.double(), own.double())
 
@@ -83,6 +93,26 @@ def terms_and_grads(case, p: Problem, source: str, kernel: str, steps: int = 3, 
         loss.advance()
     leaves = p.leaves() if source == "hidden" else (z,)
     return terms, torch.autograd.grad(terms.mean, leaves, allow_unused=True)
+
+
+def same_decisions(got, gold) -> None:
+    """Kept sets may differ only where a score is within 1e-5 of the cutoff; here none is."""
+    assert torch.equal(got.weights > 0, gold.weights > 0)
+    torch.testing.assert_close(got.weights.double(), gold.weights, rtol=2e-6, atol=1e-7)
+
+
+def same_numbers(got, grads, gold, gold_grads, plain_grads, dtype: torch.dtype, floor: float = 0.0) -> None:
+    """A kernel's terms and gradients, those of float64, and the gradients of the specification in the kernel's type.
+
+    `floor`: a difference of the totals that is none.
+    """
+    same_decisions(got, gold)
+    torch.testing.assert_close(got.total.double(), gold.total, rtol=1e-6, atol=floor)
+    assert (got.num_tokens, got.num_kept) == (gold.num_tokens, gold.num_kept)
+    for grad, own, want in zip(grads, plain_grads, gold_grads, strict=True):
+        assert grad.dtype == dtype
+        allowed = (own.double() - want).abs().max() + 4 * torch.finfo(torch.float32).eps * want.abs().max()
+        assert (grad.double() - want).abs().max() <= allowed
 
 
 def weigh(text: str, *rows: list[float], shape: tuple[int, ...] | None = None, steps: int = 1, **columns):

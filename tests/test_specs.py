@@ -1,5 +1,8 @@
 """Methods from text: parsed against the signature, never evaluated."""
 
+import random
+import re
+
 import pytest
 
 from errornorm import METHODS, ent_fraction, objective, tailr
@@ -76,6 +79,71 @@ def test_nothing_is_evaluated(tmp_path):
     with pytest.raises(ValueError, match="a number or a quoted word"):
         objective(f"ent_fraction(fraction=open({str(trap)!r}, 'w'))")
     assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("  ent_fracton(0.1)", 3),
+        ("ent_fraction(0.1, fracton=0.2)", 19),
+        ("ent_fraction('é', fraction=0.2)", 19),
+        ("ent_fraction('é', unit=x)", 24),
+        ("ent_fraction(0.1, 'token', 'batch', 5)", 37),
+        ("ent_fraction(0.1, 'word')", 19),
+        ("ent_fraction(0.1,\n unit='word')", 20),
+        ("ent_fraction(0.1,\r\n unit=x)", 26),
+        ("loss_truncation(window=5)", 1),  # what is wrong is a default
+        ("mle\0", 4),
+        ("mle(" + "1, " * 400 + ")", 1001),
+        (f"ent_fraction(1{'0' * 400})", 14),
+        (f"mle(start=-1{'0' * 400})", 5),
+    ],
+)
+def test_the_column_is_that_of_the_mistake(text, column):
+    with pytest.raises(ValueError, match=f"column {column}: "):
+        objective(text)
+
+
+def fuzzed(dice, mark):
+    """The text of a method, damaged, with values that it cannot have, or with code in it."""
+    text = repr(METHODS[dice.choice(list(METHODS))]())
+    code = [f"__import__('os').mkdir({mark!r})", f"open({mark!r}, 'w')", f"(lambda: open({mark!r}, 'w'))()",
+            f"[open({mark!r}, 'w') for _ in 'a']",
+            f"f'{{open({mark!r}, chr(119))}}'", f"exec('open({mark!r}, \\'w\\')')",
+            f"(x := open({mark!r}, 'w'))", f"print(file=open({mark!r}, 'w'))"]  # fmt: skip
+    odd = [*"()[]{},=.'\"\\ \n\r\t\0#:;*-+@é日\u2028\ufeff\ud800", "1e999", "-1", "9" * 400, "nan", "None", "True",
+           "**", "'auto'", "1j", "0x1F", "1_0", "b'a'", "start=", "lambda", "\\d", "[" * 200, "-" * 300, "...",
+           *code]  # fmt: skip
+    for _ in range(dice.randint(1, 3)):
+        at = dice.randrange(len(text) + 1)
+        spots = [i + 1 for i, c in enumerate(text) if c in "=(,"]
+        if spots and dice.random() < 0.5:  # in place of a value
+            at = dice.choice(spots)
+            end = next((i for i in range(at, len(text)) if text[i] in ",)"), len(text))
+        else:
+            end = at + dice.choice([0, 0, 1, 5])
+        text = text[:at] + dice.choice([*odd, ""]) + text[end:]
+    return dice.choice([text, text, text, f" {text}", dice.choice(code)])
+
+
+@pytest.mark.recorded
+def test_a_thousand_texts(tmp_path, tally):
+    mark, dice, refused = tmp_path / "mark", random.Random(0), 0
+    with tally("objectives", "input", "damaged texts of objectives, some with code in them; a case fails if anything "
+               "but an error with its column is raised, or if code runs") as suite:  # fmt: skip
+        for _ in range(1000):
+            text = fuzzed(dice, str(mark))
+            with suite.case(repr(text)):
+                try:
+                    assert objective(text).spec
+                except ValueError as error:
+                    refused += 1
+                    places = re.findall(r"column (\d+)", str(error))
+                    assert places, error  # noqa: PT017
+                    assert 1 <= int(places[0]) <= len(text) + 1, error  # noqa: PT017
+                    assert "\n" not in str(error)  # noqa: PT017
+                assert not mark.exists()
+    assert refused > 700
 
 
 def test_numbers_are_taken_in_the_type_of_the_parameter():

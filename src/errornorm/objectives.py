@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import numbers
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec
@@ -110,10 +110,11 @@ def _typed(method: str, name: str, value: Any, default: Any) -> Any:
     problem = f"{method}: {name}={value!r} must be "
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if isinstance(default, float):
-        require(number and math.isfinite(value), problem + "a number")
+        require(number and abs(value) <= sys.float_info.max, problem + "a number")  # not NaN, and a float can hold it
         return float(value)
     if isinstance(default, int):
         require(number and isinstance(value, numbers.Integral), problem + "a whole number")
+        require(abs(value) < 2**63, problem + "a whole number of at most 64 bits")
         return int(value)
     require(not isinstance(default, str) or isinstance(value, str), problem + "a quoted word")
     return value

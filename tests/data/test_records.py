@@ -31,6 +31,10 @@ JSONL = LINES | {
     "an escaped NUL": (b'{"source": "a\\u0000", "target": "b"}', "has a NUL character"),
     "too long": (b'{"source": "' + b"a" * 5000 + b'", "target": "b"}', "longer than 2000 bytes"),
     "nested": (b"[" * 1900, "nested too deeply"),
+    "nested, but JSON": (
+        b'{"source": "a", "target": "b", "n": ' + b"[" * 500 + b"]" * 500 + b"}",
+        "nested too deeply",
+    ),
     "a number without end": (b'{"source": "a", "target": "b", "n": ' + b"1" * 4500 + b"}", "longer"),
     "not a number": (b'{"source": "a", "target": "b", "n": NaN}', "NaN is no JSON number"),
     "half a character elsewhere": (b'{"source": "a", "target": "b", "n": "\\ud800"}', "half of a character"),
@@ -158,6 +162,47 @@ def test_parquet(tmp_path):
     path.write_bytes(b"not parquet")
     with pytest.raises(DataError, match="not readable as Parquet"):
         list(Corpus(path))
+
+
+def test_a_cell_of_parquet_that_python_cannot_hold(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    texts = pyarrow.array([b"one", b"a \xff", b"three"], pyarrow.binary()).cast(pyarrow.string(), safe=False)
+    times = pyarrow.array([0, 0, 2**62], pyarrow.timestamp("us"))
+    parquet.write_table(pyarrow.table({"text": texts, "time": times}), tmp_path / "a.parquet")
+    good, bytes_, time = Corpus(tmp_path / "a.parquet", needs=["text"])
+    assert good.text("text") == "one"
+    assert (bytes_.where.line, bytes_.reason) == (2, "not UTF-8 (byte 0xff)")
+    assert (time.where.line, time.reason.partition(" (")[0]) == (3, "a value that cannot be read")
+
+
+@pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
+def test_parquet_in_an_archive_and_damaged(tmp_path, packed):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    pack = {"": bytes, ".gz": gzip.compress, ".zst": pytest.importorskip("zstandard").compress}[packed]
+    table = pyarrow.table({"text": [f"text {i}" for i in range(100)]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    path = tmp_path / f"b.parquet{packed}"
+    path.write_bytes(pack(whole))
+    assert [r.text("text") for r in Corpus(path, needs=["text"])] == table["text"].to_pylist()
+    for damaged in (pack(whole)[:-20], pack(whole[:10] + b"damage" + whole[16:])):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match="not readable as Parquet after row 0"):
+            list(Corpus(path))
+
+
+def test_two_columns_of_parquet_with_one_name(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    table = pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], ["text", "text"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="two columns are named 'text'"):
+        list(Corpus(tmp_path / "a.parquet"))
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -105,7 +105,7 @@ def test_one_line_about_a_problem(tmp_path, text, want):
         ("ent_fractoin(0.1)", 12, "did you mean ent_fraction?"),
         ("ent_fraction(fracton=0.1)", 25, "did you mean fraction?"),
         ("ent_fraction(0.1, start=-5)", 30, "start=-5 is an optimizer step"),
-        ("ent_fraction(0.1, 0.2)", 12, "unit=0.2 must be a quoted word"),
+        ("ent_fraction(0.1, 0.2)", 30, "unit=0.2 must be a quoted word"),
         ("ent_fraction(fraction=x)", 34, "column 23: a value must be a number"),
         ("'ent_fraction(fraction=x)'", 35, "column 23: a value must be a number"),
         ("'ent_fraction(unit=''x'')'", 12, "unit='x' is not one of token"),

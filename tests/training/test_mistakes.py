@@ -3,6 +3,8 @@
 import random
 import re
 
+import pytest
+
 from errornorm.data.lines import DataError
 from errornorm.training.configfile import ConfigError, dump, load
 from tests.configurations import GOOD, SUMMARIES, TRANSLATION
@@ -176,15 +178,77 @@ def test_a_hundred_mistakes(tmp_path):
     assert len(missed) <= 0.05 * len(cases), "\n".join(missed)
 
 
-def test_damage_is_survived(tmp_path):
-    path = tmp_path / "run.yaml"
-    dice = random.Random(0)
-    odd = [*":- \n'\"[]{}#|>?%@!\t\\,&*\r\x85\u2028", "<<: ", "1e3", "!!int ", "&a ", "*a", "---\n"]
-    for _ in range(300):
-        text = dice.choice(list(GOOD.values()))
-        for _ in range(dice.randint(1, 4)):
-            here, there = sorted(dice.randrange(len(text)) for _ in "ab")
-            text = text[:here] + dice.choice([dice.choice(odd), ""]) + text[min(there, here + dice.randint(0, 20)) :]
-        path.write_text(text, encoding="utf-8", newline="")
-        for line in problem(path).split("\n")[:1]:
-            assert re.match(rf"{re.escape(str(path))}:\d+:\d+: |task: ", line), (text, line)
+ODD = [*":- \n'\"[]{}#|>?%@!\t\\,&*\r\x85\u2028", "<<: ", "1e3", "!!int ", "&a ", "*a", "---\n"]
+
+
+def damaged(dice, mark):
+    """A configuration with pieces missing or too many; one of the mistakes above, damaged once more; or code in it."""
+    text = dice.choice([*GOOD.values(), dice.choice(MISTAKES)[1]])
+    kind = dice.randrange(4)
+    if kind == 0:
+        number, _, row = dice.choice(keys_of(text))
+        return with_row(text, number, f"{row.split(':')[0]}: {dice.choice(code(mark))}").encode()
+    for _ in range(dice.randint(1, 4)):
+        here, there = sorted(dice.randrange(len(text)) for _ in "ab")
+        text = text[:here] + dice.choice([dice.choice(ODD), ""]) + text[min(there, here + dice.randint(0, 20)) :]
+    raw = text.encode()
+    if kind == 1:
+        at = dice.randrange(len(raw) + 1)
+        raw = (
+            raw[:at]
+            + dice.choice([b"\0", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\x1b[2J", dice.randbytes(5)])
+            + raw[at:]
+        )
+    return raw
+
+
+def code(mark):
+    """What would leave a mark if anyone ran it."""
+    call = f"__import__('os').mkdir('{mark}')"
+    return [
+        f"!!python/object/apply:os.mkdir ['{mark}']", f"!!python/object/new:os.mkdir ['{mark}']",
+        f"!!python/object/apply:os.system [touch {mark}]", "!!python/name:os.mkdir", "!!python/module:os",
+        f"!!python/object/apply:builtins.eval [{call!r}]", f"!run '{mark}'", f'"{call}"', f'"ent_fraction({call})"',
+        f'"ent_fraction(fraction={call})"', f'"${{{call}}}"', f'"{{{{ {call} }}}}"', f'"$(touch {mark})"',
+    ]  # fmt: skip
+
+
+def check_places(path, raw):
+    """Whether it is refused; if so, every line of the message names a place in the file."""
+    path.write_bytes(raw)
+    try:
+        load(path)
+    except ConfigError as error:
+        rows = re.split(r"\r\n?|[\n\x85\u2028\u2029]", raw.decode("utf-8", "replace"))
+        *lines, last = str(error).split("\n")
+        more = re.fullmatch(rf"{re.escape(str(path))}: and \d+ more problems", last)
+        for line in [*lines, *([] if more else [last])]:
+            found = re.match(rf"{re.escape(str(path))}:(\d+):(\d+): .", line)
+            assert found, line
+            assert 1 <= int(found[1]) <= len(rows), line
+            assert 1 <= int(found[2]) <= max(map(len, rows)) + 2, line
+        return True
+    return False
+
+
+def run_damaged(tmp_path, suite, count):
+    path, mark, dice = tmp_path / "run.yaml", tmp_path / "mark", random.Random(0)
+    refused = 0
+    for number in range(count):
+        raw = damaged(dice, mark)
+        with suite.case(f"{number}: {raw!r}"):
+            refused += check_places(path, raw)
+            assert not mark.exists()
+    assert refused > 0.8 * count
+
+
+def test_damage_is_survived(tmp_path, tally):
+    with tally("configs", "input", "damaged configurations") as suite:
+        run_damaged(tmp_path, suite, 200)
+
+
+@pytest.mark.slow
+def test_a_thousand_damaged(tmp_path, tally):
+    with tally("configs", "input", "damaged configurations, some with code in them; a case fails if anything but an "
+               "error with file, line and column is raised, or if code runs") as suite:  # fmt: skip
+        run_damaged(tmp_path, suite, 1000)

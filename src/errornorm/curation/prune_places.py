@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data.lines import DataError
-from ..data.records import PACKED, Corpus
+from ..data.lines import PACKED, DataError
+from ..data.records import Corpus
 from ..scoring.table import Scores
 from .prune_choose import Chosen
 from .prune_input import Input

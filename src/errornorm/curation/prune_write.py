@@ -15,8 +15,8 @@ import numpy
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..data.lines import DataError, Problem, opened
-from ..data.records import PACKED, Corpus, Record
+from ..data.lines import PACKED, DataError, Problem, seekable
+from ..data.records import Corpus, Record
 from ..scoring.table import Scores
 from .prune_choose import Chosen
 from .prune_input import KEPT, Input, corpus_of
@@ -168,7 +168,7 @@ def _write_parquet(given: Input, states: bytes, output: Path) -> None:
     assert given.path is not None
     kept = numpy.frombuffer(states, numpy.uint8) == KEPT
     first = 1
-    with opened(given.path) as source, pq.ParquetFile(source) as file, output.open("wb") as place:
+    with seekable(given.path) as source, pq.ParquetFile(source) as file, output.open("wb") as place:
         groups = file.metadata.num_row_groups
         codec = file.metadata.row_group(0).column(0).compression if groups and file.metadata.num_columns else "snappy"
         with pq.ParquetWriter(

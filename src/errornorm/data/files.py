@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from .lines import DataError, Problem
+from .lines import PACKED, DataError, Problem
 from .noise import BILINGUAL, check, corrupt
-from .records import PACKED, Corpus, Record
+from .records import Corpus, Record
 
 
 @dataclass(slots=True)

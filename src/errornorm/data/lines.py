@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from typing import IO, Any
 MAX_BYTES = 2**20  # of a line
 SHOWN = 200  # bytes of a bad line that are kept
 BOM = b"\xef\xbb\xbf"
+PACKED = (".gz", ".zst", ".zstd")
 
 
 class DataError(Exception):
@@ -65,6 +68,19 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         yield file
     finally:
         file.close()
+
+
+@contextmanager
+def seekable(path: Path) -> Iterator[IO[bytes]]:
+    """The same, for a format that is not read from its beginning to its end."""
+    with opened(path) as file:
+        if path.suffix not in PACKED:
+            yield file
+            return
+        with tempfile.TemporaryFile() as plain:
+            shutil.copyfileobj(file, plain)
+            plain.seek(0)
+            yield plain
 
 
 def _zstd(path: Path) -> Any:

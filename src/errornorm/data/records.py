@@ -6,15 +6,16 @@ A record is a few named texts. What is not one is a `Problem` with its place, an
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from .lines import MAX_BYTES, SHOWN, DataError, Line, Problem, Where, opened, read_lines
+from .lines import MAX_BYTES, PACKED, SHOWN, DataError, Line, Problem, Where, read_lines, seekable
 
-PACKED = (".gz", ".zst", ".zstd")
+DEEPEST = 100  # objects and lists inside each other; Python itself can read a thousand, but not work on them
 FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -103,9 +104,19 @@ def _object(line: Line) -> Record | Problem:
         return bad(f"not JSON: {error}".partition(";")[0])
     if not isinstance(value, dict):
         return bad(f"a JSON {type(value).__name__}, not an object")
+    if line.text.count("[") + line.text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+        return bad("JSON that is nested too deeply")
     if twice:
         return bad(f"the key {twice[0]!r} stands there twice")
     return Record(line.where, value)
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [inner for inner in level if isinstance(inner, dict | list)]:
+        depth += 1
+        level = [one for inner in level for one in (inner.values() if isinstance(inner, dict) else inner)]
+    return depth
 
 
 def _no_constant(name: str) -> None:
@@ -168,15 +179,35 @@ def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
         raise DataError(f"{corpus.path}: Parquet needs pyarrow: pip install errornorm[data]") from error
     number = 0
     try:
-        with opened(corpus.path) as file:
+        with seekable(corpus.path) as file:
             content = pyarrow.parquet.ParquetFile(file)
+            names = content.schema_arrow.names
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise DataError(f"{corpus.path}: two columns are named {twice[0]!r}; give them other names")
             _refuse_foreign(corpus.path, content.schema_arrow, pyarrow)
             for batch in content.iter_batches():
-                for row in batch.to_pylist():
+                for row in _rows(batch):
                     number += 1
-                    yield Record(Where(str(corpus.path), number), row)
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"{corpus.path}: not readable as Parquet after row {number}: {error}") from error
+                    where = Where(str(corpus.path), number)
+                    yield Problem(where, row) if isinstance(row, str) else Record(where, row)
+    # Damage, of the archive or in it; names that are no UTF-8.
+    except (pyarrow.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        about = " ".join(str(error).split())
+        raise DataError(f"{corpus.path}: not readable as Parquet after row {number}: {about}") from error
+
+
+def _rows(batch: Any) -> Iterator[dict[str, Any] | str]:
+    """Each row, or why Python cannot hold its values: bytes that are no UTF-8, a date beyond the calendar."""
+    try:
+        yield from batch.to_pylist()
+    except (ValueError, OverflowError):
+        for row in range(len(batch)):
+            try:
+                yield from batch.slice(row, 1).to_pylist()
+            except UnicodeDecodeError as error:
+                yield f"not UTF-8 (byte 0x{error.object[error.start]:02x})"
+            except (ValueError, OverflowError) as error:
+                yield f"a value that cannot be read ({' '.join(str(error).split())})"
 
 
 def _refuse_foreign(path: Path, kinds: Iterable[Any], pyarrow: Any) -> None:

@@ -137,9 +137,6 @@ def _inside(place: Place, problem: str) -> int:
         return 0  # not written as it is read
     if found := re.search(r"column (\d+)", problem):
         return len(style) + max(0, min(int(found[1]), len(text)) - 1)
-    if name := re.search(r"no parameter '(\w+)'|^(\w+)=", problem):
-        here = re.search(rf"[(,]\s*({name[1] or name[2]})\s*=", text)
-        return len(style) + here.start(1) if here else 0
     return 0
 
 
