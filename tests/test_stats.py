@@ -109,6 +109,15 @@ def test_entropy_and_mean_logit(kernel):
     torch.testing.assert_close(stats.lse, logits.logsumexp(-1))
 
 
+@pytest.mark.parametrize("gap", [5, 10, 15, 20, 30])
+def test_entropy_of_a_token_that_is_certain_of_another_word(gap):
+    logits = torch.randn(50, 32000, generator=torch.Generator().manual_seed(gap))
+    logits[:, 7] = 10.0 + gap
+    stats = token_stats(logits=logits, targets=torch.full((50,), 3), statistics=("entropy",))
+    want = torch.special.entr(logits.double().softmax(-1)).sum(-1)
+    torch.testing.assert_close(stats.entropy.double(), want, rtol=1e-6, atol=2e-7)
+
+
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 3, 4)])
 def test_any_leading_shape(shape):
     logits, targets = torch.randn(*shape, 11), torch.randint(11, shape)
