@@ -261,6 +261,8 @@ def test_wrong_usage_is_one_line(capsys, argv, message):
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 5, "try a smaller size"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), 5, "try a smaller size"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), 5, "out of memory"),
+        (RuntimeError("unable to mmap 9 bytes from file </x>: Cannot allocate memory (12)"), 5, "out of memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), 5, "out of memory"),
         (RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"), 5, "try a smaller size"),
         (OSError(errno.ENOSPC, "No space left on device", "demo.png"), 5, "No space left on device: demo.png"),
         (KeyError("x"), 1, "KeyError: 'x': this is a bug, run again with --debug"),

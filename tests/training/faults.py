@@ -1,6 +1,8 @@
 """Faults to plant in a run: `Train(..., fault=partial(...))`."""
 
+import resource
 from importlib import import_module
+from pathlib import Path
 
 import torch
 
@@ -46,6 +48,21 @@ def out_of_memory(allocator, place):
         return function(*args, **kwargs)
 
     setattr(owner, name, failing)
+
+
+def little_memory(room, step):
+    """From a step on, the system gives so many bytes more."""
+    from errornorm.training import engine
+
+    begin = engine.Journal.on_step_begin
+
+    def limiting(self, args, state, control, **rest):
+        if state.global_step == step - 1:
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
+        return begin(self, args, state, control, **rest)
+
+    engine.Journal.on_step_begin = limiting
 
 
 def not_finite(kind, name, value, step):

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from errornorm.training import checkpoints
 from errornorm.training.rundir import RunDir
-from tests.training.faults import ALLOCATORS, CALLS, out_of_memory
+from tests.training.faults import ALLOCATORS, CALLS, little_memory, out_of_memory
 from tests.training.runs import Train, results, small_disk, state, steps, write
 
 PACE = 0.03  # seconds
@@ -163,4 +163,27 @@ def test_no_memory(config, wholes, tally):
                 if list(output.glob("checkpoints/step-*")):
                     loads(output)
                 goes_on(config, output, objective, wholes[objective])
+            shutil.rmtree(output, ignore_errors=True)
+
+
+def test_little_memory(config, tally):
+    """The system itself says no, each time to another allocation, while the model steps, saves, loads or evaluates."""
+    wide = "{d_model: 256, encoder_layers: 2, decoder_layers: 2, encoder_ffn_dim: 2048, decoder_ffn_dim: 2048}"
+    settings = [EVERY, OBJECTIVES[1], "model.preset=tiny", f"model.overrides={wide}"]
+    Train(config, f"output={config.parent / 'wide'}", *settings).done()
+    whole = results(config.parent / "wide")
+    with tally("memory-limit", "training", "runs of `errornorm train` in whose third step the system's limit is set to "
+               "0 to 38 MB more than there is; a case fails unless it ends with exit code 5 and one line, its "
+               "checkpoints are whole, and it goes on to the same bits without the limit") as suite:  # fmt: skip
+        for room in range(0, 40, 2):
+            output = config.parent / f"little-{room}"
+            with suite.case(f"{room} MB"):
+                fault = partial(little_memory, room * 2**20, 3)
+                run = Train(config, f"output={output}", *settings, fault=fault)
+                assert run.code() == 5, run.err
+                assert run.err.splitlines()[-1].startswith("errornorm: out of memory")
+                assert "Traceback" not in run.err
+                loads(output)
+                Train(config, f"output={output}", *settings, "--resume").done()
+                assert results(output) == whole
             shutil.rmtree(output, ignore_errors=True)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from .._version import __version__
+from ..allocators import refused
 from ..data.visible import plain
 from .printing import Said, example, out, say, verbatim
 
@@ -29,9 +30,7 @@ EXITS = {
     130: "stopped by Ctrl-C",
     143: "stopped by SIGTERM",
 }
-# What allocators say: those of CPU, CUDA and MPS, and cuBLAS.
-NO_MEMORY = ("can't allocate memory", "out of memory", "_ALLOC_FAILED")
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
 
 # Typer's own copy of click, or click itself, whichever this version stands on.
 UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])
@@ -101,7 +100,7 @@ def explain(error: Exception) -> tuple[int, str]:
         return 4, text
     if type(error).__name__ == "DataError":  # by name: the verbs import what they need
         return 3, text
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(said in text for said in NO_MEMORY)):
+    if refused(error):
         return 5, f"out of memory ({text}): try a smaller size"
     if isinstance(error, OSError):
         where = f"{error.strerror or text}: {error.filename or 'a file'}"

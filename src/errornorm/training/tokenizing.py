@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..allocators import refused
 from .presets import Kind
 from .stops import Stopped
 
@@ -53,9 +54,9 @@ def loading(what: str, kind: type[Exception] = ValueError) -> Iterator[None]:
     """One line about whatever a damaged or hostile folder leads to."""
     try:
         yield
-    except (MemoryError, Stopped):
-        raise
     except Exception as error:
+        if isinstance(error, Stopped) or refused(error):
+            raise
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise kind(f"{what}: {said}") from error
 

@@ -1,0 +1,16 @@
+"""What allocators say when there is no memory left."""
+
+from __future__ import annotations
+
+import errno
+
+# Those of CPU, CUDA and MPS, cuBLAS, C++, and the system.
+SAID = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "bad_alloc", "Cannot allocate memory")
+
+
+def refused(error: BaseException) -> bool:
+    """Whether this is one of them speaking, and nothing is wrong but the size."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    speaks = isinstance(error, RuntimeError) or type(error).__name__ == "SafetensorError"
+    return isinstance(error, MemoryError) or (speaks and any(said in str(error) for said in SAID))
