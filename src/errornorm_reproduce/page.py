@@ -9,7 +9,7 @@ from pathlib import Path
 from errornorm.data.files import written
 from errornorm.tables import table
 
-from . import run
+from . import knobs, run
 from .claims import verdicts
 from .items import ITEMS
 from .plan import Plan
@@ -51,6 +51,7 @@ def markdown(results: Path, folder: Path) -> str:
             continue
         sections: list[str] = []
         claims: list[tuple[str, ...]] = []
+        autos: list[tuple[str, ...]] = []
         for item in ITEMS.values():
             plan = run.chosen(item, Plan(scale, tuple(range(MOST_SEEDS))), store)
             if not (there := present(store, item.cells(plan))):
@@ -59,9 +60,10 @@ def markdown(results: Path, folder: Path) -> str:
             picture = f"\n![{item.title}]({os.path.relpath(figure, folder)})\n" if figure else ""
             sections.append(text + picture)
             claims += [(item.name, v.claim.text, v.text) for v in verdicts(item, there)]
+            autos += knobs.lines(item, there)
         if sections:
             summary = table(("item", "the paper says", "here"), claims)
-            parts += [f"# Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections]
+            parts += [f"# Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections, *knobs.section(autos)]
     return "\n".join(parts)
 
 

@@ -114,6 +114,18 @@ def test_the_page_begins_with_all_claims(store, tmp_path):
     assert "<td>TaiLr exhibits modest gains</td>" in site
 
 
+def test_what_has_no_parameters_stands_beside_the_best_that_has(store, tmp_path):
+    """Over the seeds that all have: here the first, of which ENT-Auto has two columns."""
+    auto = {"0%": 30.2, "50%": 26.0}
+    for cell in ITEMS[NAME].cells(plan(("ENT-Auto",))):
+        if cell.seed == 0 and cell.column in auto:
+            store.write(cell, {"measures": {"bleu": auto[cell.column]}}, 60.0, 1)
+    text = page.markdown(store.folder, tmp_path)
+    assert "| table-untranslated | 0% | bleu | 1 | 30.0 | 29.0, ENT-Fraction | 30.2 | +0.2 | +1.2 |" in text
+    assert "| table-untranslated | 50% | bleu | 1 | 10.0 | 24.0, ENT-Fraction | 26.0 | +16.0 | +2.0 |" in text
+    assert "| table-untranslated | 20% | bleu |" not in text
+
+
 def test_a_chosen_setting_acts_from_the_step_of_its_corpus():
     """The choice is made where truncation starts at step 300; fine-tuning starts at once."""
     chosen = {(CHOICE, "Loss Truncation"): "loss_truncation(0.2, start=300)"}
