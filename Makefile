@@ -6,7 +6,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 LOCKED := PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser demo check test test-slow bench lock wheel oldest clean
+.PHONY: help setup browser demo check test test-slow bench site lock wheel oldest clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ test-slow: setup browser ## The slow tests; RECORD=1 writes their counts for doc
 
 bench: setup ## Time and memory beside the peers
 	$(BIN)/errornorm bench
+
+# Without the variable mkdocs-material speaks of its successor each time.
+site: setup ## The documentation, to read in a browser: build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lock: setup ## Write requirements.lock anew; UPGRADE=1 takes newer versions
 	$(BIN)/uv pip compile --quiet pyproject.toml --extra plot --extra gpu --extra dev --extra bench \

@@ -48,4 +48,4 @@ def section(rows: list[tuple[str, ...]]) -> list[str]:
         "`ent_auto()` was the same in all of these. *The best by hand* is the best of the ENT rows in that column, "
         "which nobody can know before; the settings of those rows were chosen once, as above."
     )
-    return [f"## Without knobs\n\n{about}\n\n{table(HEAD, rows)}\n"]
+    return [f"### Without knobs\n\n{about}\n\n{table(HEAD, rows)}\n"]

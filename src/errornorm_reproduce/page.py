@@ -22,13 +22,14 @@ HEAD = """# Results
 
 Made by `errornorm reproduce --page docs` from the rows in docs/results/reproduce; no number here is typed. A star: the
 difference to MLE is more than chance (p < 0.05, two-sided paired bootstrap over test sentences, the same for all seeds;
-it does not speak of other seeds, the standard deviation does). ± is the standard deviation over seeds.
+it does not speak of other seeds, the standard deviation does). ± is the standard deviation over seeds. The same [as
+a page of its own](results.html).
 """
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}"
     "table{border-collapse:collapse;display:block;overflow-x:auto;font-size:.85rem;font-variant-numeric:tabular-nums}"
     "td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left}th{white-space:nowrap}"
-    "img{max-width:100%}code{font-size:.85em}"
+    "img{max-width:100%}code{font-size:.85em}p code{overflow-wrap:anywhere}"
     "@media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}td,th{border-color:#333}img{background:#fff}}"
 )
 
@@ -58,12 +59,12 @@ def markdown(results: Path, folder: Path) -> str:
                 continue
             text, figure = run.shown(item, plan, store)
             picture = f"\n![{item.title}]({os.path.relpath(figure, folder)})\n" if figure else ""
-            sections.append(text + picture)
+            sections.append(f"#{text}{picture}")  # a scale has sections, and the page scales
             claims += [(item.name, v.claim.text, v.text) for v in verdicts(item, there)]
             autos += knobs.lines(item, there)
         if sections:
             summary = table(("item", "the paper says", "here"), claims)
-            parts += [f"# Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections, *knobs.section(autos)]
+            parts += [f"## Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections, *knobs.section(autos)]
     return "\n".join(parts)
 
 

@@ -108,7 +108,7 @@ def test_what_failed_is_on_the_page(store):
 
 def test_the_page_begins_with_all_claims(store, tmp_path):
     text, site = (path.read_text(encoding="utf-8") for path in page.write(tmp_path, store.folder))
-    claims = text[: text.index("## ")]
+    claims = text[: text.index("### ")]
     assert "| table-untranslated | TaiLr exhibits modest gains | held in 1 of 2, did not hold in 1 of 2 |" in claims
     assert "## Untranslated text" in text
     assert "<td>TaiLr exhibits modest gains</td>" in site
