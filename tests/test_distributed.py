@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from errornorm import RobustLoss, VocabShard, ent_fraction, loss_truncation, mle, objective
+from errornorm.cutoffs import top, top_everywhere
 from tests.problems import VOCAB, problem
 from tests.processes import on_ranks, two_ranks
 
@@ -30,6 +31,7 @@ def _in_group(rank, folder):
         "window": window_worker(rank),
         "wrong shards": wrong_shard_worker(rank),
         "chance": chance_worker(rank),
+        "digits": [tuple(top_everywhere(scores[rank], fraction)) for scores, fraction in DIGITS],
     }
     torch.save(results, f"{folder}/{rank}.pt")
     dist.barrier()
@@ -112,6 +114,28 @@ def test_the_global_fraction_is_that_of_one_process(ranks, sizes):
     count = math.floor(0.3 * whole.num_tokens)
     assert whole.num_tokens - whole.num_kept == count
     assert int((torch.cat([tied_a, tied_b])[p.targets != -100] == 0).sum()) == count
+
+
+def digits():
+    """Scores of two ranks, and a fraction: of either sign, equal ones, zeros of either sign, none, infinite."""
+    chance = torch.Generator().manual_seed(0)
+    for kind in (torch.float32, torch.float64):
+        for sizes in ((50, 50), (1, 80), (0, 30), (30, 0), (0, 0)):
+            some = [torch.randn(size, generator=chance, dtype=kind) for size in sizes]
+            for scores in (some, [x.round() for x in some], [x * 0 for x in some], [x * 1e30 for x in some]):
+                yield from ((scores, fraction) for fraction in (0.0, 0.1, 0.5, 1.0))
+        yield [torch.tensor([math.inf, 1.0], dtype=kind), torch.tensor([-math.inf, math.inf], dtype=kind)], 0.5
+
+
+DIGITS = list(digits())
+
+
+def test_a_cutoff_by_digits_is_that_of_all_scores(ranks):
+    for (scores, fraction), *found in zip(DIGITS, *(rank["digits"] for rank in ranks), strict=True):
+        everyone = torch.cat(scores)
+        mask, cutoff = top(everyone, int(fraction * len(everyone)))
+        assert torch.equal(torch.cat([torch.as_tensor(one[0]) for one in found]), mask)
+        assert all(one[1] == cutoff and one[1].dtype == cutoff.dtype for one in found)
 
 
 STEPS, ROWS = 6, 16

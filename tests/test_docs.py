@@ -26,7 +26,7 @@ def blocks(path, language="python"):
     return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-WITH_SECTIONS = ("methods", "config", "trainers", "distributed", "score", "detect", "reliability")
+WITH_SECTIONS = ("methods", "config", "trainers", "distributed", "score", "detect", "reliability", "scale")
 GENERATED = [ROOT / name for name in ("README.md", *(f"docs/{page}.md" for page in WITH_SECTIONS))]
 
 

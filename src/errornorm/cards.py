@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .reliability import reliability_section
+from .scale import corpus_section, growth_section, projection_section, ranks_section
 from .surface import METHODS
 from .tables import (
     bench_section,
@@ -158,9 +159,13 @@ RESULTS: dict[str, tuple[str, Callable[[Any], str]]] = {  # marker -> where the 
     "score cost": ("results/score_throughput.json", score_cost_section),
 }
 
-FOLDERS: dict[str, Callable[[Any], str]] = {  # marker, and folder of results, each in a file of its own
-    "detection": detection_section,
-    "reliability": reliability_section,
+FOLDERS: dict[str, tuple[str, Callable[[Any], str]]] = {  # marker -> folder of results, each in a file of its own
+    "detection": ("detection", detection_section),
+    "reliability": ("reliability", reliability_section),
+    "scale growth": ("scale", growth_section),
+    "scale ranks": ("scale", ranks_section),
+    "scale corpus": ("scale", corpus_section),
+    "scale projection": ("scale", projection_section),
 }
 
 
@@ -176,8 +181,8 @@ def refresh(root: Path) -> dict[Path, str]:
         report = root / "docs" / name
         if report.exists():
             sections[marker] = section(json.loads(report.read_text(encoding="utf-8")))
-    for marker, many in FOLDERS.items():
-        files = sorted((root / "docs" / "results" / marker).glob("*.json"))
+    for marker, (folder, many) in FOLDERS.items():
+        files = sorted((root / "docs" / "results" / folder).glob("*.json"))
         sections[marker] = many([json.loads(path.read_text(encoding="utf-8")) for path in files])
     found = {root / "docs" / "methods.md": page(), root / "docs" / "config.md": configfile.reference()}
     for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):

@@ -19,6 +19,7 @@ from . import ranks
 from .running import BINS, Histogram, State
 
 Scope = Literal["batch", "global", "running"]
+DIGIT = 11  # bits of a score that the ranks count at a time
 Probably = Callable[[Tensor], Tensor]  # scores -> which of them are probably dropped
 
 
@@ -64,13 +65,52 @@ def top(scores: Tensor, count: int) -> Dropped:
     return Dropped(mask, kept.max() if len(kept) else scores.new_tensor(-math.inf))
 
 
+def top_everywhere(scores: Tensor, fraction: float) -> Dropped:
+    """As `top`, of the scores of all ranks, one after another; no score leaves its rank.
+
+    The ranks count scores by their highest bits, then those that begin like the lowest one to drop by the next bits,
+    down to the last: a few thousand numbers cross the ranks, however many tokens there are.
+    """
+    keys, high, wanted = _ordered(scores), -1, -1
+    for shift in range((8 * scores.element_size() - 1) // DIGIT * DIGIT, -1, -DIGIT):
+        begin = -(2 ** (DIGIT - 1)) if wanted < 0 else high << DIGIT
+        mine = keys if wanted < 0 else keys[keys >> (shift + DIGIT) == high]
+        counts = ranks.add(torch.bincount((mine >> shift) - begin, minlength=2**DIGIT)).tolist()
+        if wanted < 0:
+            wanted = int(fraction * sum(counts))
+            if wanted == 0:
+                return top(scores, 0)
+        place = 2**DIGIT - 1
+        while counts[place] < wanted:
+            wanted, place = wanted - counts[place], place - 1
+        high = begin + place
+    edge, equal = high, counts[place]  # the lowest score to drop; how many have it, of which `wanted` go
+    above, tied = keys > edge, keys == edge
+    lowest = torch.iinfo(keys.dtype).min
+    below = torch.cat([keys[keys < edge], keys.new_tensor([lowest])]).max()
+    found = ranks.each(torch.stack([tied.sum(), below.long()]))
+    before = int(found[: ranks.number(), 0].sum())
+    mask = above | (tied & (tied.cumsum(0) + before <= wanted))
+    kept = edge if equal > wanted else int(found[:, 1].max())
+    value = scores.new_tensor(-math.inf) if kept == lowest else _ordered(keys.new_tensor([kept]), back=scores.dtype)[0]
+    return Dropped(mask, value)
+
+
+def _ordered(values: Tensor, back: torch.dtype | None = None) -> Tensor:
+    """Floating-point numbers as whole ones in the same order; or back."""
+    bits = {4: torch.int32, 8: torch.int64}[values.element_size()]
+    whole = values if back is not None else (values + 0.0).view(bits)  # of two zeros one
+    whole = whole ^ ((whole >> (8 * whole.element_size() - 1)) & torch.iinfo(bits).max)
+    return whole if back is None else whole.view(back)
+
+
 def top_fraction(fraction: float, everywhere: bool = False) -> Cutoff:
     """Drop exactly floor(fraction * units) units of this batch, on this rank or over all ranks together."""
 
     def drop(scores: Tensor, state: State) -> Dropped:
-        everyone, start = ranks.gather(scores) if everywhere else (scores, 0)
-        mask, cutoff = top(everyone, int(fraction * len(everyone)))
-        return Dropped(mask[start : start + len(scores)], cutoff)
+        if everywhere and ranks.size() > 1:
+            return top_everywhere(scores, fraction)
+        return top(scores, int(fraction * len(scores)))
 
     def preview(state: State, total: int) -> Probably:
         """Rank among those seen so far. When unsure drop: keeping wrongly costs more."""

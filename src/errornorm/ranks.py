@@ -54,6 +54,16 @@ def add(counts: Tensor) -> Tensor:
     return total.to(counts.device)
 
 
+def each(values: Tensor) -> Tensor:
+    """[ranks, N] the values [N] of every rank. N is the same on all of them."""
+    if _alone():
+        return values.unsqueeze(0)
+    mine = _wire(values)
+    parts = [torch.empty_like(mine) for _ in range(size())]
+    dist.all_gather(parts, mine, _group.get())
+    return torch.stack(parts).to(values.device)
+
+
 def gather(values: Tensor) -> tuple[Tensor, int]:
     """The values [N] of the ranks, one after another, and where this rank's begin. N may differ."""
     if _alone():

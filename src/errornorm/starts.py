@@ -59,6 +59,8 @@ def _when_warm(inner: Objective) -> Objective:
         return inner.init() | _NORMS.init() | {"warm": torch.zeros((), dtype=torch.bool, device="cpu")}
 
     def settle(state: State) -> State:
+        if state["warm"]:  # for good, on all ranks: nothing is left to ask them
+            return inner.settle(state)
         state = _NORMS.settle(inner.settle(state))
         return state | {"warm": state["warm"] | (_NORMS.top_mean(state, TOP) >= WARM)}
 

@@ -187,6 +187,29 @@ def test_fractions_are_guessed_well(monkeypatch, case):
     assert rows < 0.04 * 2048
 
 
+@pytest.mark.parametrize("case", ["ent_fraction", "token_loss_truncation", "ent_fraction(scope='running')"])
+def test_a_guess_from_the_last_chunks_is_as_good(monkeypatch, case):
+    monkeypatch.setattr(speculate, "RECENT", 3)  # of eight
+    assert corrected_rows(monkeypatch, case)[0] < 0.04 * 2048
+
+
+@pytest.mark.parametrize("change", GUESSES)
+def test_exact_with_a_guess_from_the_last_chunks(change, guessing, monkeypatch):
+    monkeypatch.setattr(speculate, "RECENT", 2)
+    monkeypatch.setattr(speculate, "MIN_ROWS", 6)
+    monkeypatch.setattr(TorchRows, "max_rows", 6)
+    seen = []
+    guessing(lambda guess, stats, rows: (seen.append(len(rows)), change(guess, stats, rows))[1])
+    for case in ("ent_fraction", "ent_auto", "tailr"):
+        total, want = exact(case, torch.float64, 0.0)
+        terms, grads = terms_and_grads(case, problem().to(torch.float64), "hidden", "chunked")
+        torch.testing.assert_close(terms.total.detach(), total)
+        for got, true in zip(grads, want, strict=True):
+            torch.testing.assert_close(got, true)
+    steps = [seen[i : i + 8] for i in range(0, len(seen), 8)]
+    assert all(max(step[:-1]) <= 12 < step[-1] for step in steps)  # only with the last chunk everything is looked at
+
+
 def test_whole_sequences_cost_their_own_rows(monkeypatch):
     rows, dropped = corrected_rows(monkeypatch, "ent_fraction(0.1, unit='sequence')")
     assert rows == dropped == 6 * 32

@@ -26,6 +26,7 @@ from .rows import Folded, Stage
 MIN_ROWS = 256  # of a chunk: with fewer, repacking the weight for each product dominates
 SPARE = 8  # one row in so many is kept free for what the last chunk puts right
 NOISE = 8  # a guess is right if it is off by no more than this many roundings
+RECENT = 24  # chunks that a guess is made from: with all before it, guessing would cost the square of the tokens
 
 
 class Ranks(Protocol):
@@ -211,6 +212,16 @@ def _strided(num: int, size: int, device: torch.device, first: Tensor | None = N
     return [torch.cat([first, fair]), *(rest[i :: chunks - 1] for i in range(chunks - 1))]
 
 
+def _known(order: list[Tensor], number: int) -> list[Tensor]:
+    """The chunks from which to guess about the last of these: each is a fair sample, and so are a few of them.
+
+    With the last chunk of all, everything. The first one may have rows that were asked for.
+    """
+    if number == len(order) or number <= RECENT:
+        return order[:number]
+    return [order[0], *order[number - RECENT + 1 : number]]
+
+
 def _consecutive(rows: Tensor, size: int) -> Iterator[Tensor]:
     return (rows[i : i + size] for i in range(0, len(rows), size))
 
@@ -243,19 +254,17 @@ class _HiddenStats(torch.autograd.Function):
                 columns[:, rows] = torch.stack([fresh[name] for name in plan.names])
                 if guess is None:
                     continue
-                seen = torch.cat(order[:number]).sort().values
-                better = torch.zeros_like(guesses)
-                better[:, seen] = _stacked(
-                    guess.of(_named(columns[:, seen], plan.names), seen), plan.own, columns[0, seen]
-                )
-                better.nan_to_num_(0.0, 0.0, 0.0)
+                seen = torch.cat(_known(order, number)).sort().values
+                known = _named(columns[:, seen], plan.names)
+                better = _stacked(guess.of(known, seen), plan.own, columns[0, seen]).nan_to_num_(0.0, 0.0, 0.0)
                 if spare and number == len(order):  # everything is seen: put right what was a wrong guess before
                     late = (better - guesses).any(0).index_fill_(0, rows, False).nonzero().squeeze(1)[:spare]
                     folded, whole = work.fold_more(folded, whole, late)
                     rows = torch.cat([rows, late])
-                step = (better - guesses)[:, rows]
-                work.add_gradient(folded, whole, rows, _named(columns[:, rows], plan.names), _named(step, plan.own))
-                guesses[:, rows] = better[:, rows]
+                now = better[:, torch.searchsorted(seen, rows.contiguous())]
+                step = _named(now - guesses[:, rows], plan.own)
+                work.add_gradient(folded, whole, rows, _named(columns[:, rows], plan.names), step)
+                guesses[:, rows] = now
         out = columns.unbind()
         ctx.save_for_backward(hidden, weight, bias, plan.scored.index, plan.scored.targets, *out)
         ctx.plan = replace(plan, guess=None)
