@@ -142,13 +142,14 @@ def corpus_section(files: Files) -> str:
     rows = rows_of(files, "corpus")
     if not rows:
         return ""
+    ends = min(row["texts"] for row in rows), max(row["texts"] for row in rows)
     lines = []
     for verb in VERBS:
         mine = sorted((row for row in rows if row["verb"] == verb), key=lambda row: int(row["texts"]))
         last = mine[-1]
         lines.append(
             (
-                f"`{verb}`",
+                f"`{verb}`" + (f", to {last['texts']:,}" if last["texts"] < ends[1] else ""),
                 str(growth(mine, "texts", "seconds")),
                 f"{growth(mine[-2:], 'texts', 'seconds').slope:.2f}",
                 f"{last['texts'] / last['seconds']:,.0f}",
@@ -157,7 +158,6 @@ def corpus_section(files: Files) -> str:
                 _more(per_text(mine)),
             )
         )
-    ends = min(row["texts"] for row in rows), max(row["texts"] for row in rows)
     header = (
         "verb",
         "time: slope",
