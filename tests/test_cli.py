@@ -180,6 +180,8 @@ def test_help_lists_the_exit_codes_and_every_verb_has_an_example(capsys):
 
 def test_version(capsys):
     assert run(capsys, "--version") == (0, f"errornorm {__version__}\n", "")
+    command = [sys.executable, "-m", "errornorm", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"errornorm {__version__}\n"
 
 
 def test_methods_are_one_line_each(capsys):
@@ -229,10 +231,12 @@ def test_on_a_terminal_tables_are_drawn(capsys, monkeypatch):
     ("argv", "message"),
     [
         (["nothing"], "No such command 'nothing'; see errornorm --help"),
+        (["trian"], "No such command 'trian'. Did you mean 'train'? See errornorm --help"),
         (["demo", "--nothing"], "No such option: --nothing; see errornorm demo --help"),
         (["methods", "tailor"], "unknown method 'tailor' (did you mean tailr?)"),
         (["bench", "--size", "1,2"], "'1,2' is not tokens,hidden size,vocabulary, such as 2048,512,32000"),
         (["bench", "--repeat", "0"], "repeat=0 measures nothing: give 1 or more"),
+        (["bench", "--threads", "0"], "threads=0 cannot compute: give 1 or more"),
         (["bench", "--fraction", "2"], "fraction=2.0 is a share to drop"),
         (["demo", "--output", __file__], "is a file; see errornorm demo --help"),
         (["demo", "--source", __file__], "--source and --target belong together: give both"),

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from errornorm import KERNELS, METHODS, RobustLoss, bench, cards, cli, tables
+from errornorm import KERNELS, METHODS, RobustLoss, __version__, bench, cards, cli, tables
 from errornorm.data.noise import NOISES
 from errornorm.training import configfile
 
 ROOT = Path(__file__).parents[1]
 TOP = ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")
-PAGES = [*(ROOT / f"{page}.md" for page in TOP), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / f"{page}.md" for page in TOP),
+    *(p for folder in ("docs", "docs/research") for p in sorted((ROOT / folder).glob("*.md"))),
+]
 RUN = "run .venv/bin/python -m errornorm.cards"
 
 
@@ -110,6 +113,13 @@ def test_documented_messages_exist():
     quoted = re.findall(r"^\| `([^|]+)` \|", page, re.MULTILINE)
     assert len(quoted) > 20
     assert set(quoted) <= set(messages())
+
+
+def test_the_version_is_told_with_its_date():
+    newest = re.search(r"^## (\S+) - (\S+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert newest[1] == __version__
+    assert f"\nversion: {newest[1]}\ndate-released: {newest[2]}\n" in citation
 
 
 def test_exit_codes_are_documented():

@@ -6,7 +6,6 @@ date. Nothing here knows a method by name.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import re
@@ -17,6 +16,7 @@ from typing import Any
 
 from .reliability import reliability_section
 from .scale import corpus_section, growth_section, projection_section, ranks_section
+from .specs import near
 from .surface import METHODS
 from .tables import (
     bench_section,
@@ -95,9 +95,7 @@ def card(name: str) -> Card:
         'Maximum likelihood: every token counts the same.'
     """
     if name not in METHODS:
-        near = difflib.get_close_matches(name, METHODS, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise ValueError(f"unknown method {name!r}{hint}; there are {', '.join(METHODS)}")
+        raise ValueError(f"unknown method {name!r}{near(name, METHODS)}; there are {', '.join(METHODS)}")
     factory = METHODS[name]
     sections = _sections(inspect.getdoc(factory) or "")
     defaults = {p.name: repr(p.default) for p in inspect.signature(factory).parameters.values()}

@@ -60,7 +60,7 @@ class Asked:
         known = [family.name for family in (*methods.ALL, *extra)]
         for name in self.families:
             if name not in known:
-                raise ValueError(f"unknown method {name!r}{specs.near(name, known)}; there are {', '.join(known)}")
+                raise ValueError(f"unknown method {name!r}{specs.near(name, known)}; there are {'; '.join(known)}")
         return Plan(SCALES[self.scale], tuple(range(self.seeds)), self.families, extra)
 
 

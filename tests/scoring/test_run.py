@@ -57,8 +57,9 @@ def test_a_second_time_nothing_is_done_and_other_settings_are_refused(folder, tm
     second = score(folder / "pairs.jsonl", folder / "marian", tmp_path / "s", limit=10, tell=told.append)
     assert (content(second), (tmp_path / "s" / "part-00000.parquet").stat().st_mtime_ns) == before
     assert told == []
-    for change in ({"cutoff": 0.5}, {"limit": 11}, {"text_field": "source"}):
-        with pytest.raises(ValueError, match=r"has scores with another (settings|corpus)"):
+    changes = ({"cutoff": 0.5}, "cutoff"), ({"part": 7}, "part"), ({"limit": 11}, "corpus")
+    for change, name in (*changes, ({"text_field": "source"}, "corpus")):
+        with pytest.raises(ValueError, match=f"has scores with another {name}: "):
             score(folder / "pairs.jsonl", folder / "marian", tmp_path / "s", **{"limit": 10} | change)
     with pytest.raises(ValueError, match="another model"):
         score(folder / "text.txt", folder / "gpt2", tmp_path / "s")

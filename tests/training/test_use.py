@@ -63,7 +63,7 @@ def test_the_model_of_someone_else(folders, name, task, length):
 
 MISTAKES = {
     "gone": (DataError, "gone: no model there: it is no folder; check the name"),
-    "empty": (DataError, "empty: no model there: it has no config.json"),
+    "empty": (DataError, "empty: no model there: it has no config.json; check the name"),
     "unfinished": (DataError, "unfinished: no model there: the run is not finished; go on with it .--resume."),
     "several": (DataError, "several: no model there: it has runs of several seeds; choose one of seed-0, seed-1"),
 }

@@ -47,6 +47,8 @@ def run(
         raise ValueError(f"unknown entry {', '.join(unknown)}; there are {', '.join(ENTRIES)}")
     if repeat < 1:
         raise ValueError(f"repeat={repeat} measures nothing: give 1 or more")
+    if threads < 1:
+        raise ValueError(f"threads={threads} cannot compute: give 1 or more")
     if not 0 < fraction < 1:
         raise ValueError(f"fraction={fraction} is a share to drop: give a number between 0 and 1")
     shapes = [Size(*size) for size in sizes]

@@ -90,7 +90,8 @@ def explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, UsageError):
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "errornorm"
-        return 2, f"{cast(Any, error).format_message().rstrip('.')}; see {command} --help"
+        message = cast(Any, error).format_message().rstrip(".")
+        return 2, f"{message}{' See' if message.endswith('?') else '; see'} {command} --help"
     if isinstance(code := getattr(error, "exit_code", None), int):  # stopped by a signal, with a checkpoint
         return code, str(error)
     if type(error).__name__ == "ConfigError":  # a line for each problem

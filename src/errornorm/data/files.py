@@ -94,7 +94,11 @@ def corrupt_file(
     if output.suffix in PACKED or output.is_dir():
         raise ValueError(f"{output}: the output is a plain JSONL file: choose another name")
     check(noises, mode, [""] if foreign else [])
-    needs = [source, target] if BILINGUAL & noises.keys() else [target]
+    both = BILINGUAL & noises.keys()
+    needs = [source, target] if both else [target]
+    if both and corpus.format == "text":
+        why = f"one text file has no sources, and {min(both)} needs them"
+        raise DataError(f"{corpus.path}: {why}: give both sides, or JSONL or TSV")
     corpus = replace(corpus, needs=needs)
     others = [line.text(target) for line in Corpus(foreign, form="text", needs=[target], columns=[target])
               if isinstance(line, Record)] if foreign else []  # fmt: skip

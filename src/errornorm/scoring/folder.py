@@ -20,6 +20,7 @@ from .table import META, QUARANTINE, Scores
 
 BEGUN = "begun.json"  # what the parts of an unfinished table were made from
 OTHER = "{} has scores with another {}: remove it, or choose another output"
+OPTIONS = {"records": "part", "tokens": "batch_tokens"}  # settings whose options have other names
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -46,7 +47,7 @@ def begin(folder: Path, begun: Mapping[str, Any]) -> bool:
         there = read_begun(path)
         other = [name for name in wanted if _essence(name, there.get(name)) != _essence(name, wanted[name])]
         if other and (path.name == META or any(folder.glob("part-*.parquet"))):
-            raise ValueError(OTHER.format(folder, other[0]))
+            raise ValueError(OTHER.format(folder, _named(other[0], there, wanted)))
         if path.name == META:
             return False
         if not other:
@@ -80,6 +81,15 @@ def _essence(name: str, value: Any) -> Any:
         return None
     ignored = {"model": ("path",), "corpus": ("path", "pair", "sha256")}.get(name, ())
     return {k: v for k, v in value.items() if k not in ignored} if isinstance(value, Mapping) else value
+
+
+def _named(name: str, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Of the settings, the first that differs."""
+    before, now = there.get(name), wanted[name]
+    if name != "settings" or not isinstance(before, Mapping):
+        return name
+    other = next((key for key in now if before.get(key) != now[key]), name)
+    return OPTIONS.get(other, other)
 
 
 def about(path: Path) -> dict[str, Any]:

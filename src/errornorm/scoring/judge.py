@@ -48,11 +48,13 @@ class Judge:
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         kind = getattr(torch, self.dtype or "float32", None)
         if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
-            raise ValueError(f"dtype={self.dtype!r}: float32, float64, bfloat16 or float16")
+            raise ValueError(f"dtype={self.dtype!r}: give float32, float64, bfloat16 or float16")
         try:
             saved.model.to(device, kind)
         except (RuntimeError, AssertionError) as error:
-            raise ValueError(f"device={device!r}: {' '.join(str(error).split())[:200]}") from error
+            raise ValueError(
+                f"device={device!r}: {' '.join(str(error).split())[:200]}; give another one, such as cpu"
+            ) from error
         return saved
 
     def scorer(self, saved: Saved, settings: Settings) -> Scorer:

@@ -92,7 +92,7 @@ def _why(folder: Path) -> str:
         return f"it has runs of several seeds; choose one of {', '.join(seeds)}"
     if (folder / "config.yaml").is_file():
         return "the run is not finished; go on with it (--resume)"
-    return "it has no config.json"
+    return "it has no config.json; check the name"
 
 
 def evaluate(
