@@ -29,7 +29,7 @@ browser:
 	  'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' >/dev/null 2>&1; } || \
 	  echo "no Chromium: the tests in a browser are skipped (apt-get install chromium)"
 
-demo: setup ## Five methods on text full of copies, and a page about it
+demo: setup ## Six methods on text full of copies, and a page about it
 	$(BIN)/errornorm demo
 
 check: setup ## Lint, formatting, types and import layers

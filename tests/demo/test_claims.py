@@ -15,8 +15,10 @@ def check(rows):
     rows = {row["method"]: row for row in rows}
     assert rows["MLE"]["correct_beam"] < 0.2
     assert rows["ENT"]["correct_beam"] > 0.9
+    assert rows["ENT-Auto"]["correct_beam"] > 0.9
     assert rows["MLE"]["correct_greedy"] > 0.8  # it can translate; the search finds the copies
-    assert rows["ENT"]["correct_beam"] == max(row["correct_beam"] for row in rows.values())
+    others = (row["correct_beam"] for name, row in rows.items() if not name.startswith("ENT"))
+    assert rows["ENT"]["correct_beam"] > max(others)
 
 
 def test_five_seeds_are_committed_and_hold():

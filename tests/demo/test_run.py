@@ -101,7 +101,7 @@ def test_too_little_data(tmp_path):
 
 
 def test_the_methods_are_valid():
-    assert list(settings.METHODS) == ["MLE", "Loss truncation", "Token loss truncation", "TaiLr", "ENT"]
+    assert list(settings.METHODS) == ["MLE", "Loss truncation", "Token loss truncation", "TaiLr", "ENT", "ENT-Auto"]
     for text in settings.METHODS.values():
         assert objective(text.format(start=400))
 

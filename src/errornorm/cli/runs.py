@@ -233,7 +233,7 @@ def demo(
     ] = Path("errornorm-demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Train five methods on text full of untranslated copies, and see which of them translate.
+    """Train six methods on text full of untranslated copies, and see which of them translate.
 
     The default is a small bilingual world of captions, offline, in less than three minutes on two cores. Half as many
     copies as there are pairs are added. With --source and --target the same is done with your own text.

@@ -1,1 +1,1 @@
-"""The main job on an embedded default: five methods on a corpus full of copies, and a page about what came of it."""
+"""The main job on an embedded default: six methods on a corpus full of copies, and a page about what came of it."""

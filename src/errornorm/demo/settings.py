@@ -33,6 +33,7 @@ METHODS = {  # what the demo calls them; truncation begins when the model is com
     "Token loss truncation": "token_loss_truncation(0.1, start={start})",
     "TaiLr": "tailr(0.5, floor=0.2)",
     "ENT": "ent_fraction(0.1, start={start})",
+    "ENT-Auto": "ent_auto()",
 }
 
 
