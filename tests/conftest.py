@@ -1,5 +1,6 @@
 import gc
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,15 @@ from tests.offline import sitecustomize as offline
 
 torch.set_num_threads(1)  # the problems are tiny
 RECORDED = counts.Tally()
+BEGAN = time.monotonic()
+AS_ONE = {"oldest": "tests with the oldest versions that are allowed of what the library imports (`make oldest`)"}
 
 
 def pytest_addoption(parser):
     parser.addoption("--network", action="store_true", help="let tests use the network")
     parser.addoption("--record", action="store_true", help="write counts to docs/results/reliability")
+    parser.addoption("--as-one", choices=AS_ONE, help="record the session as this suite")
+    parser.addoption("--soak", type=float, default=7200, metavar="SECONDS", help="length of the soak: two hours")
 
 
 def pytest_configure(config):
@@ -26,8 +31,13 @@ def pytest_configure(config):
 
 
 def pytest_sessionfinish(session):
-    if session.config.getoption("--record"):
-        RECORDED.write()
+    if not session.config.getoption("--record"):
+        return
+    if what := session.config.getoption("--as-one"):
+        RECORDED.suites = {what: counts.Suite(what, "supply", AS_ONE[what])}
+        RECORDED.suites[what].add(session.testscollected, ["a test"] * session.testsfailed)
+        RECORDED.suites[what].seconds = time.monotonic() - BEGAN
+    RECORDED.write()
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ docs/results/reliability/; `python -m errornorm.cards` makes the page of it. Not
 import json
 import os
 import platform
+import re
 import time
 from contextlib import contextmanager
 from datetime import date
@@ -30,6 +31,7 @@ class Suite:
         assert area in AREAS
         self.name, self.area, self.what = name, area, what
         self.tried, self.failures, self.seconds = 0, [], 0.0
+        self.more = {}  # what else the page shows of it
 
     @contextmanager
     def case(self, label):
@@ -48,7 +50,7 @@ class Suite:
         return {
             "name": self.name, "area": self.area, "what": self.what, "tried": self.tried,
             "failed": len(self.failures), "seconds": round(self.seconds, 1), "date": date.today().isoformat(),
-            "errornorm": errornorm.__version__, "machine": machine(),
+            "errornorm": errornorm.__version__, "machine": machine(), **self.more,
         }  # fmt: skip
 
 
@@ -73,8 +75,14 @@ class Tally:
     def write(self, folder=FOLDER):
         folder.mkdir(parents=True, exist_ok=True)
         for name, suite in self.suites.items():
-            text = json.dumps(suite.as_dict(), indent=1, ensure_ascii=False) + "\n"
+            text = _dumps(suite.as_dict()) + "\n"
             (folder / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def _dumps(row):
+    """Lists of numbers on one line each."""
+    text = json.dumps(row, indent=1, ensure_ascii=False)
+    return re.sub(r"\[[\d\s.,-]+\]", lambda found: " ".join(found[0].split()), text)
 
 
 def machine():

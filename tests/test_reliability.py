@@ -47,6 +47,25 @@ def test_the_page_has_a_table_for_each_area():
     assert text.count("Measured on 2 cores.") == 1
 
 
+def test_the_page_has_the_memory_of_long_lives(tmp_path):
+    tally = Tally()
+    with tally("long", "soak", "samples") as suite:
+        suite.add(3)
+        suite.more["memory"] = [
+            {
+                "what": "rank 0",
+                "MB per hour": -0.04,
+                "files": 14,
+                "minutes": [0.2, 10.0, 24.1],
+                "MB": [498.6, 512.2, 512.1],
+            }
+        ]
+    tally.write(tmp_path)
+    text = (tmp_path / "long.json").read_text()
+    assert '"MB": [ 498.6, 512.2, 512.1 ]' in text
+    assert "| rank 0 | 0 to 24 | 499 | 512 | -0.0 | 14 |" in reliability_section([json.loads(text)])
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
 def test_counts_are_whole(path):
     row = json.loads(path.read_text(encoding="utf-8"))

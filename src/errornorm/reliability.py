@@ -36,5 +36,22 @@ def reliability_section(suites: Sequence[Mapping[str, Any]]) -> str:
         ]
         if rows:
             parts.append(f"## {title}\n\n{table(('what', 'tried', 'failed', 'seconds', 'when'), rows)}")
+        parts += [_memory(suite["memory"]) for suite in mine if suite.get("memory")]
     machines = sorted({str(suite["machine"]) for suite in suites})
     return "\n\n".join([*parts, *(f"Measured on {machine}." for machine in machines)])
+
+
+def _memory(lives: Sequence[Mapping[str, Any]]) -> str:
+    """What each process held at the beginning and the end of its longest lives."""
+    rows = [
+        (
+            life["what"],
+            f"{life['minutes'][0]:.0f} to {life['minutes'][-1]:.0f}",
+            f"{life['MB'][0]:,.0f}",
+            f"{life['MB'][-1]:,.0f}",
+            f"{life['MB per hour']:+.1f}",
+            str(life["files"]),
+        )
+        for life in lives
+    ]
+    return table(("resident memory of", "minutes", "MB, first", "MB, last", "MB per hour, warm", "open files"), rows)

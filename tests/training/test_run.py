@@ -59,6 +59,8 @@ def test_all_of_a_run_is_there(config, first):
     assert not [row for row in rows if "not_finite" in row or {"seconds", "time"} & row.keys()]
     kept = [checkpoints.step_of(path) for path in sorted(folder.checkpoints.iterdir())]
     assert kept == [8, 9, 12]  # the best one, and the newest two
+    trainer = json.loads((folder.checkpoints / checkpoints.name(12) / "trainer_state.json").read_text())
+    assert trainer["log_history"] == []  # it would grow with the steps; metrics.jsonl has it
     manifest = json.loads(folder.manifest.read_text())
     assert manifest["command"][:2] == ["errornorm", "train"]
     assert manifest["data"][0]["records"] == 120 == sum(manifest["data"][0][k] for k in ("used", "pruned"))

@@ -94,6 +94,11 @@ class RunTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
         return found
 
+    def log(self, *args: Any, **kwargs: Any) -> None:
+        super().log(*args, **kwargs)
+        # The rows are in metrics.jsonl. Here they would grow with the steps, in memory and in each checkpoint.
+        self.state.log_history.clear()
+
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         better: bool = super()._determine_best_metric(metrics, trial)
         self.control.should_save = self.control.should_save or better
