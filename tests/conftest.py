@@ -1,5 +1,6 @@
 import gc
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -24,6 +25,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # behind a shell's `&`, and all children would be as deaf
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not config.getoption("--network"):
         folder = str(Path(offline.__file__).parent)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
