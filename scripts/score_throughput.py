@@ -32,6 +32,7 @@ import torch
 import torch.nn.functional as F
 
 from errornorm import __version__
+from errornorm.bench.memory import peak_above
 from errornorm.data.lines import Where
 from errornorm.data.records import Record
 from errornorm.evaluation.encode import by_length
@@ -155,18 +156,13 @@ def peak(args: argparse.Namespace, name: str) -> float:
 def own_peak(args: argparse.Namespace) -> None:
     import transformers  # noqa: F401
 
-    def high() -> int:
-        """Most memory since the last reset. Not by getrusage: that begins with the peak of the parent."""
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    def some() -> None:
+        model, batches = batches_of(args)
+        run = runner(args.peak, model)
+        for batch in batches[:6]:
+            run(batch)
 
-    Path("/proc/self/clear_refs").write_text("5")  # resets it
-    before = high()
-    model, batches = batches_of(args)
-    run = runner(args.peak, model)
-    for batch in batches[:6]:
-        run(batch)
-    print(high() - before)
+    print(peak_above(some))
 
 
 def main() -> None:

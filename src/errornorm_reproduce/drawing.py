@@ -71,7 +71,7 @@ def histograms(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
                 total = max(1, sum(part[side]))
                 heights = [count / total for count in part[side]]
                 axes.stairs(heights, part["bounds"], fill=True, alpha=0.5, color=colour, label=side)
-            axes.set_title(f"{name}: {score.replace('_', ' ')}", fontsize=9)
+            axes.set_title(f"{name}: {score.replace('nll', 'loss').replace('_', ' ')}", fontsize=9)
     rows[0][0].legend(frameon=False, fontsize=7)
     _save(figure, path)
 

@@ -194,7 +194,7 @@ def words(item: Item, plan: Plan) -> list[tuple[str, str]]:
     """What the paper says about the settings of an item, and what it does not."""
     corpora = {cell.corpus for cell in item.cells(plan)} | ({item.condition.corpus} if item.condition else set())
     about = [(name, text) for name, text in plan.scale.words.items() if name.partition(".")[0] in corpora]
-    return [*item.words.items(), *about]
+    return [*item.words.items(), *([("here", item.ours)] if item.ours else []), *about]
 
 
 def command(name: str, asked: Asked, needs_data: bool = False) -> str:

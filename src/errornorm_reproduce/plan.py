@@ -104,7 +104,8 @@ class Item:
         measures: What is shown, by title; the first is the paper's.
         paper: The paper's numbers.
         claims: What the paper says about them.
-        words: The paper's words about how it was done, by setting.
+        words: The paper's words about how it was done, by setting; "..." where some were left out.
+        ours: What is done here that those words do not say.
         condition: On what settings are chosen, if any.
         families: The methods of the table.
         values: The columns that a row fills, for a measure.
@@ -121,6 +122,7 @@ class Item:
     paper: Numbers = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
+    ours: str = ""
     condition: Condition | None = None
     families: tuple[Family, ...] = methods.ALL
     values: Callable[[Cell, Row, str], dict[str, float]] = by_column

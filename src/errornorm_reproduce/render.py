@@ -40,6 +40,8 @@ def section(item: Item, parts: Parts) -> str:
     out = [f"## {item.title}", f"`{item.name}`: {item.where}."]
     if item.words:
         out.append("The paper: " + "; ".join(f"{name}: “{words}”" for name, words in item.words.items()) + ".")
+    if item.ours:
+        out.append(f"Here: {item.ours}.")
     if not found:
         out.append("Not run yet.")
     else:

@@ -11,13 +11,14 @@ import gc
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
-from .entries import ENTRIES, Choices, Step
-from .problem import Problem, Size, problem
+from .entries import ENTRIES, Choices
+from .problem import Size, problem
 
 RESET = Path("/proc/self/clear_refs")
 STATUS = Path("/proc/self/status")
@@ -75,11 +76,12 @@ def child() -> None:
     step = entry.prepare(here, choices)
     if entry.compiles:  # compiled code is for one size: only that size warms it up
         step()
-    print(_peak(step, here))
-
-
-def _peak(step: Step, here: Problem) -> int:
     here.forget()
+    print(peak_above(step))
+
+
+def peak_above(step: Callable[[], object]) -> int:
+    """Most bytes resident during a step above those before it. Not by getrusage: it begins with the parent's peak."""
     gc.collect()
     _trim()
     RESET.write_text("5")

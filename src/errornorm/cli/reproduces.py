@@ -96,7 +96,7 @@ def _print_dry(answer: dict[str, Any], as_json: bool) -> None:
         return
     if answer["runs"]:
         print_table(*dry.table(answer["runs"]))
-    print_table(("setting", "what the paper says"), list(answer["words"].items()))
+    print_table(("setting", "the paper, or why not"), list(answer["words"].items()))
     say(dry.ASSUMED)
     out(f"\n{answer['command']}")
 

@@ -38,7 +38,10 @@ ITEM = Item(
     where="Figure 1",
     title="Equal loss, different error norm",
     cells=cells,
-    words={"claim": "All three examples have equal loss ... truncating high l2 error norm only removes the third"},
+    words={
+        "claim": "All three examples have equal loss ... Truncating high loss removes all three examples whereas "
+        "truncating high ... error norm only removes the third erroneous example",
+    },
     families=(),
     figure=draw,
     text=text,

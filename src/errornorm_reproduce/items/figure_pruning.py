@@ -56,9 +56,10 @@ ITEM = Item(
     ),
     words={
         "data": "Average BLEU results of 4 translation directions En-{De, Fr, It, Es} from the opus-100 dataset",
-        "prune": "a fixed fraction of sentences pruned out; of each direction, by a model that learnt from all of it "
-        "(the paper does not say by which)",
+        "prune": "a fixed fraction of sentences pruned out according to different metrics",
     },
+    ours="of each direction, by a model that learnt from all of it (the paper does not say by which); with local data "
+    "of the one direction that has natural noise",
     families=(),
     figure=draw,
 )  # fmt: skip

@@ -61,11 +61,12 @@ ITEM = Item(
     title="Clean and noisy tokens",
     cells=cells,
     words={
-        "data": "300 examples from the Gigaword text summarization dataset, whose tokens the authors labelled: we "
-        "know of no public copy of the labels. So this is noise that was put in, at every scale",
-        "model": "a pre-trained BART-large; ours is the model of Table 1 that learnt from the noisy corpus. For other "
-        "models and labels: errornorm score and errornorm detect",
+        "data": "300 examples from the Gigaword text summarization dataset",
+        "model": "evaluated by a pre-trained BART-large model",
     },
+    ours="we know of no public copy of those labels, so this is noise that was put in or found, under the model of "
+    "Table 1 that learnt from it, and words that other people marked; for other models and labels there are `errornorm "
+    "score` and `errornorm detect`",
     families=(),
     figure=draw,
     text=text,

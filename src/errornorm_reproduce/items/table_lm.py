@@ -29,8 +29,9 @@ ITEM = Item(
               "to the MLE baseline", "ENT-Threshold", ("MLE", "Loss Truncation", "TaiLr")),
     ),
     words={
-        "model": "a GPT2-large model on the WikiText-103 dataset for 5 epochs from scratch",
-        "measure": "validation perplexity; ours is chosen on the validation set and measured on the test set",
+        "model": "a GPT2-large ... model on the WikiText-103 dataset ... for 5 epochs from scratch",
+        "measure": "the validation perplexity",
     },
+    ours="settings are chosen on the validation set and measured on the test set",
     condition=CHOICE,
 )  # fmt: skip

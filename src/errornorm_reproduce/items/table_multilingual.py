@@ -45,7 +45,10 @@ ITEM = Item(
               "of 8 directions", "ENT-Threshold", ("MLE", "Loss Truncation")),
         Claim("previous methods often underperform the MLE baseline", "MLE", ("Loss Truncation", "TaiLr")),
     ),
-    words={"data": "a single model for eight directions en-{es,fa,fr,it,ko,ru,tr,zh}, 1M parallel sentences each"},
+    words={
+        "data": "a single model for eight directions en-{es,fa,fr,it,ko,ru,tr,zh} ... using 1M parallel sentences "
+        "for each direction",
+    },
     condition=CHOICE,
     values=by_direction,
     tested=of_direction,

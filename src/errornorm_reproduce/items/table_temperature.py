@@ -52,7 +52,10 @@ ITEM = Item(
         Claim("improves ... the low resource language pair ... in all 3 temperature settings", "ENT-Fraction",
               columns=tuple(column for column in COLUMNS if column.endswith("small"))),
     ),
-    words={"data": "En-Gl is low resource with 400k parallel sentences and En-Fr is high resource with 1M"},
+    words={
+        "data": "En-Gl is low resource with 400k parallel sentences and En-Fr is high resource with 1M "
+        "parallel sentences",
+    },
     condition=CHOICE,
     values=by_size,
     tested=of_size,

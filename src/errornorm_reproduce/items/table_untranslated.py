@@ -49,8 +49,8 @@ ITEM = Item(
     ),
     words={
         "data": "we inject noise into 1M parallel sentences of En-Fr data from the opus-100 dataset",
-        "noise": "the source sentence is directly copied to the target side; {10%, 20%, 30%, 40% 50%} of the size of "
-        "the original clean corpus",
+        "noise": "the source sentence is directly copied to the target side ... {10%, 20%, 30%, 40% 50%} of the size "
+        "of the original clean corpus",
     },
     condition=CHOICE,
 )  # fmt: skip
