@@ -108,13 +108,17 @@ def _short(number: float | None) -> float | None:
 
 def base_of(cell: Cell) -> Cell:
     """The run by likelihood on the same corpus that a cell builds on; a table may have it too."""
-    told = {name: value for name, value in cell.told.items() if name not in OWN}
-    return cell.but(do="train", objective="mle", code="", seed=0, split="test", settings=canonical(told))
+    return cell.but(do="train", objective="mle", code="", seed=0, split="test", settings=canonical(_shared(cell)))
+
+
+def _shared(cell: Cell) -> dict[str, Any]:
+    """Its settings, but for those that say what it does with a model that is there."""
+    return {name: value for name, value in cell.told.items() if name not in OWN}
 
 
 def before(cell: Cell) -> Cell:
     """The run that a cell fine-tunes the model of: likelihood on another corpus."""
-    told = cell.told
+    told = _shared(cell)
     changes = told.pop("pretrain")
     return cell.but(
         do="train", objective="mle", code="", noise=(), seed=0, split="test", settings=canonical(merged(told, changes))
