@@ -43,7 +43,13 @@ def test_a_figure_builds_on_the_run_of_a_table():
     noisy, *_, natural = ITEMS["figure-separation"].cells(plan)
     assert work.base_of(noisy).hash in tables
     assert {work.base_of(cell).hash for cell in (natural, *ITEMS["figure-pruning"].cells(plan))} < tables
-    assert len({work.before(cell).hash for cell in (natural, *ITEMS["figure-pruning"].cells(plan))}) == 1
+
+
+def test_cells_that_prune_fine_tune_the_model_of_the_table():
+    plan = Plan(SCALES["small"], (0,))
+    cells = [cell for name in ("table-natural-noise", "figure-pruning") for cell in ITEMS[name].cells(plan)]
+    assert len(cells) > 10
+    assert len({work.before(cell).hash for cell in cells}) == 1
 
 
 def test_a_row_says_how_it_was_made(how):
