@@ -25,6 +25,7 @@ from .recipe import DIRECTION, Asked, Example, Splits
 SEED = 0  # of noise and of what is drawn: all seeds of a method learn from the same text
 DONE = "done.json"
 ALIKE = 60  # letters that texts of one project have in common at their beginning
+HELD_OUT = 25  # of so many pairs of the manuals one is for the test, and one for development
 NATURAL = "europarl-en-fr-natural-noise/enfr_2011_natural_untranslated.jsonl.gz"
 
 
@@ -178,6 +179,21 @@ def tatoeba(asked: Asked) -> Splits:
     return _english_french(asked, "tatoeba-en-fr")
 
 
+def manuals(asked: Asked) -> Splits:
+    """Documentation of Python; sentences that are not too long."""
+
+    def read(keep: Callable[[int], bool]) -> Iterator[Example]:
+        sides = (_lines(asked.file(f"python-docs-en-fr/pairs.{name}.gz")) for name in ("en", "fr"))
+        pairs = ({"source": a, "target": b} for a, b in zip(*sides, strict=True))
+        return _short((pair for number, pair in enumerate(pairs) if keep(number % HELD_OUT)), asked)
+
+    return {
+        "train": read(lambda rest: rest > 1),
+        "valid": read(lambda rest: rest == 1),
+        "test": read(lambda rest: rest == 0),
+    }
+
+
 def europarl(asked: Asked) -> Splits:
     """Translated proceedings; sentences that are not too long."""
     return {split: _short(pairs, asked) for split, pairs in _english_french(asked, "europarl-en-fr").items()}
@@ -220,6 +236,7 @@ RECIPES: dict[str, Callable[[Asked], Splits]] = {
     "debian-gaps": debian_gaps,
     "mlqe": mlqe,
     "tatoeba-en-fr": tatoeba,
+    "python-docs-en-fr": manuals,
     "europarl-en-fr": europarl,
     "europarl-en-fr-natural-noise": europarl_natural,
     **hub.RECIPES,

@@ -34,6 +34,7 @@ LENGTH = {
     "opus-100": 30,
     "paracrawl": 30,
     "tatoeba-en-fr": 12,
+    "python-docs-en-fr": 40,
     "europarl-en-fr": 40,
     "europarl-en-fr-natural-noise": 40,
 }  # typical, in tokens; else the longest
@@ -43,6 +44,7 @@ DATA = {
     "cnn-dailymail": "abisee/cnn_dailymail 3.0.0, 287K articles",
     "paracrawl": "ParaCrawl 9 and its bonus, 13M to 55M pairs; haoranxu/WMT22-Test",
     "tatoeba-en-fr": "tatoeba-en-fr in --data",
+    "python-docs-en-fr": "python-docs-en-fr in --data, 20K pairs",
     "europarl-en-fr": "europarl-en-fr in --data",
     "europarl-en-fr-natural-noise": "europarl-en-fr-natural-noise in --data, 60K pairs",
 }

@@ -79,6 +79,7 @@ TINY = Scale(
         "summarization": _tiny({"of": "caption-summaries", "train": 300, "valid": 20, "test": 20}, "summarization")
         | {"start": 0, "pretrain": {"recipe": {"of": "captions", "train": 300, "valid": 20, "test": 20}}},
         "everyday": _tiny({"of": "captions", "train": 240, "valid": 20, "test": 20}),
+        "manuals": _tiny({"of": "captions", "train": 260, "valid": 20, "test": 20}),
         "natural": _tiny({"of": "natural-captions", "train": 300, "valid": 20, "test": 20}),
     },
     noise=(0.0, 0.2, 0.5),
@@ -112,6 +113,7 @@ SMALL = Scale(
     tasks={
         "translation": _small({"of": "multi30k", "languages": ["fr"]}, {}),
         "everyday": _small({"of": "tatoeba-en-fr"}, {}),
+        "manuals": _small({"of": "python-docs-en-fr", "words": 30}, {}),
         "lm": _small(
             {"of": "wikitext-2"},
             {"max_length": 128, "model.overrides": {}, "training.tokens_per_step": 1536, "evaluation.limit": 1000},
@@ -225,6 +227,9 @@ PAPER = Scale(
             "summarization",
         ),
         "everyday": _paper({"of": "tatoeba-en-fr"}, {"tokenizer.vocab": 16_000, "training.steps": 30_000}),
+        "manuals": _paper(
+            {"of": "python-docs-en-fr", "words": 250}, {"tokenizer.vocab": 8000, "training.steps": 10_000}
+        ),
         "natural": _paper(
             {"of": "europarl-en-fr-natural-noise", "words": 250},
             {
@@ -279,6 +284,7 @@ PAPER = Scale(
         "do not need to pre-define a threshold",
         "natural": "not in the paper; local data, from --data, as at the scale small",
         "everyday": "not in the paper; local data, from --data, as at the scale small",
+        "manuals": "not in the paper; local data, from --data, as at the scale small",
         "noise": "{10%, 20%, 30%, 40% 50%} of the size of the original clean corpus",
         "fractions": "Figure 6; the text speaks of 10%-20% and 60%",
         "starts": "we vary this iteration in {0, 100, 200, 500, 1000} parameter updates",

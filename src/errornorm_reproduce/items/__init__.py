@@ -15,6 +15,7 @@ from . import (
     table_bilingual,
     table_everyday,
     table_lm,
+    table_manuals,
     table_misordered,
     table_multilingual,
     table_natural_noise,
@@ -41,6 +42,7 @@ ITEMS: dict[str, Item] = {
         examples.ITEM,
         table_natural_noise.ITEM,
         table_everyday.ITEM,
+        table_manuals.ITEM,
         figure_openings.ITEM,
         figure_noise_rate.ITEM,
     )

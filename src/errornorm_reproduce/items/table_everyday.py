@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import methods
 from ..cells import Cell
+from ..methods import Family
 from ..plan import Claim, Item, Plan
 from .table_untranslated import CHOICE, MEASURES
 
@@ -14,14 +17,14 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def cells(plan: Plan) -> list[Cell]:
+def noisy(plan: Plan, item: str, corpus: str, noises: Sequence[str], families: tuple[Family, ...]) -> list[Cell]:
     """Clean text once, then each noise at each share."""
     conditions = [("0%", ())] + [
-        (f"{noise} {share:.0%}", ((noise, share),)) for noise in NOISES for share in plan.scale.noise if share
+        (f"{noise} {share:.0%}", ((noise, share),)) for noise in noises for share in plan.scale.noise if share
     ]
     return [
         cell for column, noise in conditions
-        for cell in plan.compared(NAME, column, CORPUS, CHOICE, FAMILIES, noise=noise)
+        for cell in plan.compared(item, column, corpus, CHOICE, families, noise=noise)
     ]  # fmt: skip
 
 
@@ -29,7 +32,7 @@ ITEM = Item(
     name=NAME,
     where="not in the paper; it asks what Tables 1 and 2 ask, of sentences that no setting was chosen on",
     title="Another corpus",
-    cells=cells,
+    cells=lambda plan: noisy(plan, NAME, CORPUS, NOISES, FAMILIES),
     measures=MEASURES,
     claims=(Claim("Truncating with error norm is the most robust method against untranslated sentence", "ENT-Fraction",
                   columns=("untranslated 20%", "untranslated 50%")),),
