@@ -24,6 +24,7 @@ from .tables import (
     detection_section,
     multi30k_section,
     natural_noise_section,
+    overhead_section,
     score_cost_section,
     splits_section,
     step_section,
@@ -154,6 +155,7 @@ RESULTS: dict[str, tuple[str, Callable[[Any], str]]] = {  # marker -> where the 
     "demo": ("results/demo.json", demo_section),
     "multi30k": ("results/multi30k.json", multi30k_section),
     "natural noise": ("results/natural_noise.json", natural_noise_section),
+    "overhead": ("results/train_overhead.json", overhead_section),
     "score cost": ("results/score_throughput.json", score_cost_section),
 }
 

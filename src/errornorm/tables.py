@@ -208,6 +208,22 @@ def step_section(report: Mapping[str, Any]) -> str:
     return f"{about}\n\n{table(header, lines)}"
 
 
+def overhead_section(report: Mapping[str, Any]) -> str:
+    """Objectives against each other in a whole step, from the JSON of scripts/train_overhead.py."""
+    about = report["settings"]
+    lines = [
+        (f"{row['vocab']:,}", *(f"{median(times):.2f}" for times in row["seconds_per_step"].values()),
+         *(f"{ratio:.2f}" for ratio in row["ratios"].values()))
+        for row in report["rows"]
+    ]  # fmt: skip
+    first = report["rows"][0]
+    header = ("vocabulary", *(f"{name}, s" for name in first["seconds_per_step"]), *first["ratios"])
+    return (
+        f"Preset {about['preset']}, {about['tokens_per_step']} tokens, {about['threads']} threads, wall time, medians "
+        f"of {about['rounds']} rounds, torch {about['torch']}, errornorm {about['errornorm']}:\n\n{table(header, lines)}"
+    )
+
+
 def demo_section(report: Mapping[str, Any]) -> str:
     """What the demo measured for each seed, from the JSON of scripts/demo_seeds.py."""
     runs = report["runs"]
