@@ -218,10 +218,11 @@ def overhead_section(report: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     first = report["rows"][0]
     header = ("vocabulary", *(f"{name}, s" for name in first["seconds_per_step"]), *first["ratios"])
-    return (
+    text = (
         f"Preset {about['preset']}, {about['tokens_per_step']} tokens, {about['threads']} threads, wall time, medians "
-        f"of {about['rounds']} rounds, torch {about['torch']}, errornorm {about['errornorm']}:\n\n{table(header, lines)}"
+        f"of {about['rounds']} rounds, torch {about['torch']}, errornorm {about['errornorm']}:"
     )
+    return f"{text}\n\n{table(header, lines)}"
 
 
 def demo_section(report: Mapping[str, Any]) -> str:
