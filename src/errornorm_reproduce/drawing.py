@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,16 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def lines(series: Lines, path: Path, x: str, y: str, marks: Sequence[float] = ()) -> None:
-    """One line for each name; a broken one upright at each mark."""
+    """One line for each name, of different strokes, so that equal ones show; a broken one upright at each mark."""
     figure, ((axes,),) = _figure(1)
-    for name, (xs, ys) in series.items():
-        axes.plot(xs, ys, marker="o", markersize=3, linewidth=1.2, label=name)
+    for (name, (xs, ys)), stroke in zip(series.items(), cycle(("-", "--", ":", "-.")), strict=False):
+        axes.plot(xs, ys, stroke, marker="o", markersize=3, linewidth=1.4, label=name)
     for mark in marks:
         axes.axvline(mark, color="#c0392b", linestyle="--", linewidth=0.8)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.legend(frameon=False, fontsize=7)
+    figure.set_figwidth(5.6)
+    figure.legend(frameon=False, fontsize=7, loc="outside right upper")
     _save(figure, path)
 
 
