@@ -66,8 +66,9 @@ def filled(item: Item, found: Found, remarks: str) -> str:
     missing: list[str] = []
 
     def number(match: re.Match[str]) -> str:
-        name, column, measure = (part.strip() for part in match[1].rsplit(",", 2))
-        entry = entries(item, found, measure).get(name, {}).get(column)
+        place, measure = (part.strip() for part in match[1].rsplit(",", 1))  # both parts of a place may have commas
+        known = entries(item, found, measure)
+        entry = next((e for name, row in known.items() for at, e in row.items() if f"{name}, {at}" == place), None)
         if entry is None:
             missing.append(match[0])
             return ""
