@@ -2,8 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
-# What is not a wheel is built with what the lock has, too.
-LOCKED := PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock
+LOCKED := $(PIP) --require-hashes --no-deps --requirement
 
 .DEFAULT_GOAL := help
 .PHONY: help setup browser demo check test test-slow bench site lock wheel oldest clean
@@ -13,11 +12,14 @@ help: ## List these targets
 
 setup: $(VENV)/.ready ## Make .venv with the locked versions
 
-# Everything by its hash, without asking what it needs: the lock is complete. Then torch, whose builds differ by platform
-# and so have no hash here; it brings what only its build needs.
+# Everything by its hash, without asking what it needs: the lock is complete. Setuptools comes first, because what is not
+# a wheel is built with it. Then torch, whose builds differ by platform and so have no hash here; it brings what only its
+# build needs.
 $(VENV)/.ready: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(LOCKED) $(BIN)/python $(PIP) --require-hashes --no-deps --requirement requirements.lock
+	sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/setuptools.txt
+	$(BIN)/python $(LOCKED) $(VENV)/setuptools.txt
+	$(BIN)/python $(LOCKED) requirements.lock --no-build-isolation
 	$(BIN)/python $(PIP) --constraint constraints.txt torch
 	$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m pip --disable-pip-version-check check
