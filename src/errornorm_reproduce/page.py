@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from errornorm.data.files import written
@@ -12,8 +13,8 @@ from errornorm.tables import table
 from . import knobs, run
 from .claims import verdicts
 from .items import ITEMS
-from .plan import Plan
-from .scales import SCALES
+from .plan import Found, Item, Plan
+from .scales import SCALES, Scale
 from .store import Store, present
 
 MOST_SEEDS = 10
@@ -48,24 +49,29 @@ def write(folder: Path, results: Path) -> list[Path]:
 def markdown(results: Path, folder: Path) -> str:
     store, parts = Store(results), [HEAD]
     for scale in SCALES.values():
-        if scale.name in UNSHOWN:
+        found = [] if scale.name in UNSHOWN else list(_found(scale, store))
+        if not any(cell.scale == scale.name for _, _, there in found for cell, _ in there):  # some are of any scale
             continue
         sections: list[str] = []
         claims: list[tuple[str, ...]] = []
         autos: list[tuple[str, ...]] = []
-        for item in ITEMS.values():
-            plan = run.chosen(item, Plan(scale, tuple(range(MOST_SEEDS))), store)
-            if not (there := present(store, item.cells(plan))):
-                continue
+        for item, plan, there in found:
             text, figure = run.shown(item, plan, store)
             picture = f"\n![{item.title}]({os.path.relpath(figure, folder)})\n" if figure else ""
             sections.append(f"#{text}{picture}")  # a scale has sections, and the page scales
             claims += [(item.name, v.claim.text, v.text) for v in verdicts(item, there)]
             autos += knobs.lines(item, there)
-        if sections:
-            summary = table(("item", "the paper says", "here"), claims)
-            parts += [f"## Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections, *knobs.section(autos)]
+        summary = table(("item", "the paper says", "here"), claims)
+        parts += [f"## Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections, *knobs.section(autos)]
     return "\n".join(parts)
+
+
+def _found(scale: Scale, store: Store) -> Iterator[tuple[Item, Plan, Found]]:
+    """Items that have rows."""
+    for item in ITEMS.values():
+        plan = run.chosen(item, Plan(scale, tuple(range(MOST_SEEDS))), store)
+        if there := present(store, item.cells(plan)):
+            yield item, plan, there
 
 
 def as_html(text: str) -> str:

@@ -77,6 +77,13 @@ def test_easy_texts(tmp_path, share):
     assert found.surprising is None
 
 
+def test_what_is_not_a_copy_is_not_noise_for_that(tmp_path):
+    """A model that has learnt so many copies is surprised by all the others."""
+    found = estimate(corpus(tmp_path / "scores", 900, copied=0.5, shuffled=0.5))
+    assert found.surprising is None
+    assert found.rate == pytest.approx(0.5, abs=0.05)
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_copies_are_counted_where_no_part_lies_apart(tmp_path, share):
     rows = [

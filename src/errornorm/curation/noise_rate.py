@@ -38,6 +38,7 @@ COLUMNS = ["nll_mean", "entropy_mean"]
 MOST = 50_000  # texts that are looked at
 CLEAR = 0.15  # depth of the valley below uncertain texts; headings made one of 0.08 in WikiText-2
 SOME = 0.01  # of the texts, to speak of them
+MOSTLY = 0.5
 COPY, COPY_WORDS = 0.8, 3  # a copy has so many of its words from the context, and at least so many words
 KINDS = ("surprising", "easy", "uncertain")
 
@@ -187,12 +188,17 @@ class Sample:
         against = self.openings > EVEN
         return excess(*(numpy.histogram(self.hard[some], BINS, (0, 1))[0].tolist() for some in (~against, against)))
 
+    def repeating(self, chances: Floats) -> float | None:
+        """The share of texts with these chances that repeat their context; None if there is none."""
+        known = ~numpy.isnan(self.copies)
+        weight = chances[known].sum()
+        return float(chances[known] @ self.copies[known] / weight) if weight > 0 else None
+
 
 def estimate(scores: Scores, *, seed: int = 0) -> Noise:
     """Look at the scores of up to 50,000 texts, and at all tokens."""
     sample, sums = read(scores, seed)
-    known = ~numpy.isnan(sample.copies)
-    copies = float(sample.copies[known].mean()) if known.any() else None
+    copies = sample.repeating(numpy.ones(len(sample.tokens)))
     tokens = conflicts.conflicts(sums), conflicts.thresholds(sums)
     if len(sample.tokens) < FEWEST:
         return Noise(len(sample.tokens), *tokens, copies)
@@ -200,6 +206,8 @@ def estimate(scores: Scores, *, seed: int = 0) -> Noise:
     views, parts = sample.views, dict[str, Part]()
     mixture, shoulder = upper_part(views.surprise)
     up = Split(mixture).chances(views)["surprising"]
+    if (sample.repeating(1 - up) or 0.0) > MOSTLY:  # the others are copies, so these are the text
+        mixture, up = None, numpy.zeros_like(up)
     if mixture is not None:
         bounds = interval(views.surprise, mixture, random)
         parts["surprising"] = _part(sample, up, (float(up.mean()), *bounds), mixture.distance())
@@ -235,11 +243,8 @@ def _rate(sample: Sample, split: Split | None) -> float | None:
 
 def _part(sample: Sample, chances: Floats, shares: tuple[float, float, float], clear: float) -> Part:
     share, low, high = shares
-    known = ~numpy.isnan(sample.copies)
-    weight = chances[known].sum()
-    copies = float(chances[known] @ sample.copies[known] / weight) if weight > 0 else None
     tokens = float(chances @ sample.tokens / sample.tokens.sum())
-    return Part(share, min(low, share), max(high, share), tokens, copies, clear)
+    return Part(share, min(low, share), max(high, share), tokens, sample.repeating(chances), clear)
 
 
 def read(scores: Scores, seed: int = 0) -> tuple[Sample, dict[str, float]]:
