@@ -14,22 +14,25 @@ from typing import Any
 
 EVEN = math.sqrt(0.5)  # the error norm of a token at even odds against one other
 BINS = 20  # of the hardness
+SMALLEST = 1e-9  # mean nll of a token
 RATIO = 2.0  # how much more frequent than expected certain sequences must be: then at least half of them are too many
 SIGMAS = 5.0  # and by how many standard deviations
+LEAST = 5  # tokens of a sequence that can be certain; a shorter one may be the name of a class
 FOUND = 0.02  # of all sequences that must be too many to call it noise; text without copies came to 0.01
 
 
 def hardness(rests: Any, lengths: Any, level: float) -> Any:
     """How hard sequences are after their first token, of an average token: from 0 to 1, which is "as any".
 
-    It is as if one more average token followed, so that little text says little.
+    It is as if one more average token followed, so that little text says little; fewer than 5 tokens say nothing.
 
     Args:
         rests: Mean nll of all tokens but the first; a tensor or an array with an entry for each sequence.
         lengths: Tokens, the first one included.
         level: Mean nll of a token.
     """
-    return ((rests / level * (lengths - 1) + 1) / lengths).clip(max=1.0)
+    hard = ((rests / max(level, SMALLEST) * (lengths - 1) + 1) / lengths).clip(max=1.0)
+    return hard + (1 - hard) * (lengths < LEAST)
 
 
 def suspicious(norms: Any, hard: Any) -> Any:
@@ -54,7 +57,8 @@ def excess(agreed: Sequence[float], disputed: Sequence[float]) -> float:
     most, (all_agreed, all_disputed) = 0.0, (sum(agreed), sum(disputed))
     for end in range(1, len(agreed)):
         expected = all_disputed * (sum(agreed[:end]) + 1) / (all_agreed + 1)
+        deviation = math.sqrt(expected * (1 + all_disputed / (all_agreed + 1)))  # of both counts
         more = sum(disputed[:end]) - expected
-        if more >= (RATIO - 1) * expected and more > SIGMAS * math.sqrt(expected):
+        if more >= (RATIO - 1) * expected and more > SIGMAS * deviation:
             most = max(most, more / (all_agreed + all_disputed))
     return most

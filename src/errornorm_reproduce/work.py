@@ -28,7 +28,7 @@ LOCK = ".cell.lock"
 POINTS = 60  # of a curve
 SOME = 1000  # texts whose openings are shown
 COLUMNS = ("step", "nll", "kept", "error_norm_top10")
-OWN = ("prune", "labels", "level", "score", "texts")  # settings of cells that build on another one
+OWN = ("prune", "labels", "level", "score", "texts", "unlearnt")  # settings of cells that build on another one
 Parts = Sequence[Mapping[str, Any]]  # corpora as in a training configuration
 
 
@@ -149,15 +149,16 @@ def _alone(base: Cell, place: Place) -> Iterator[None]:
 
 def scored(cell: Cell, place: Place) -> list[tuple[dict[str, Any], Path]]:
     """A corpus under the base's model, the one that it learnt from or the one that is asked for: each file of it, and
-    the folder of its scores."""
+    the folder of its scores. With "unlearnt", the model learnt from the corpus without its noise."""
     from errornorm.scoring.run import score
 
-    base, other = base_of(cell), cell.told.get("score")
-    run = finished(base, place)
+    base, other, unlearnt = base_of(cell), cell.told.get("score"), cell.told.get("unlearnt")
+    run = finished(base.but(noise=()) if unlearnt else base, place)
     asked, out = base.but(settings={"recipe": other}) if other else base, []
     limit = cell.told.get("texts")
     for part in corpora.sources(asked, place.work, place.data)["train"]:
-        name = "-".join(str(word) for word in ("scores", part.get(DIRECTION), limit) if word)
+        words = ("scores", part.get(DIRECTION), limit, "unlearnt" if unlearnt else None)
+        name = "-".join(str(word) for word in words if word)
         out.append((part, place.folder(asked) / name))
     with _alone(asked, place), together():
         for part, folder in out if is_main() else []:
@@ -214,9 +215,10 @@ def estimated(cell: Cell, place: Place) -> dict[str, Any]:
     fields = map(json.loads, scores.table(["fields"])["fields"].to_pylist())
     noisy = [int(of.get("noise", CLEAN) != CLEAN) for of in fields]
     places = zip(sample.openings.tolist(), sample.hard.tolist(), noisy, strict=True)
+    known = {} if found.rate is None else {"rate": found.rate}
     return {
-        "measures": {"truth": sum(noisy) / len(noisy), "rate": found.rate or 0.0, "learnt": found.learnt or 0.0},
-        "noise": found.as_dict(),
+        "measures": {"truth": sum(noisy) / len(noisy), "learnt": found.learnt or 0.0} | known,
+        "estimate": found.as_dict(),
         "said": advice.describe(found),
         "openings": [[_short(norm), _short(hard), bad] for norm, hard, bad in islice(places, SOME)],
     }

@@ -1,3 +1,4 @@
+import numpy
 import pytest
 import torch
 
@@ -69,6 +70,24 @@ def test_without_noise_it_is_likelihood_to_the_last_bit():
 def test_one_token_alone_has_no_rest():
     rows = [DISPUTED] * 30 + [AGREED] * 30
     assert weigh("ent_auto", *rows, shape=(60, 1), steps=5).num_kept == 60
+
+
+def test_names_of_classes_are_no_noise():
+    """A class that is not learnt yet is disputed, and the rest of its name is certain."""
+    rows = [DISPUTED, *[CERTAIN] * 3] * 30 + [AGREED, *[HARD] * 3] * 30
+    assert weigh("ent_auto", *rows, shape=(60, 4), steps=5).num_kept == 240
+
+
+def test_a_small_control_group_is_no_proof():
+    """Disputed openings that say nothing, in long runs: no day on which chance looks like noise."""
+    random = numpy.random.default_rng(0)
+    for agreed, size in ((0.1, 16), (0.05, 32), (0.3, 64)):
+        counts = numpy.zeros((2, 20))
+        for _ in range(2000):
+            sides = (random.random(size) > agreed).astype(int)
+            numpy.add.at(counts, (sides, random.integers(20, size=size)), 1)
+            counts *= 0.98
+            assert excess(*counts.tolist()) == 0
 
 
 def test_a_strong_conflict_is_enough_once_noise_was_found():

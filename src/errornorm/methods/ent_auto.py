@@ -33,8 +33,12 @@ def ent_auto(*, start: Start = 0) -> Objective:
 
     It serves generation, above all with beam search, and leaves the likelihood of clean text as it is. It sees noise
     that takes a whole target and that a model can learn to continue, as copies of the source are and boilerplate is;
-    not shuffled words, nor wrong words in good sentences. Text that repeats the source and is wanted, as in extractive
-    summaries, it may take for noise.
+    not shuffled words, nor wrong words in good sentences.
+
+    It is made for free text, as in translation. Text that has one of a few fixed forms and is wanted, it may take for
+    noise: extractive summaries, canned answers, long names of classes (targets of fewer than 5 tokens are safe). And
+    the first label must be text: behind a tag that is always the same it finds nothing, and of tags that differ from
+    text to text, as those of several languages, it may drop the rare ones.
 
     Args:
         start: Optimizer step from which to drop, or "auto"; not needed, since the method waits by itself.

@@ -252,8 +252,8 @@ class TrainConfig(Settings):
     """The run directory; with several seeds, the folder of theirs."""
     data: Data
     objective: str | None = None
-    """A method with its parameters, such as mle or ent_threshold(1.2); see `errornorm methods`. If not given,
-    ent_auto(), which is likelihood where it finds no noise."""
+    """A method with its parameters, such as mle or ent_threshold(1.2); see `errornorm methods`. If not given, mle; for
+    translation ent_auto(), which is likelihood where it finds no noise."""
     seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Field(min_length=1)] = [0]
     """A run for each."""
     model: Model = Model(preset="tiny")
@@ -307,4 +307,4 @@ class TrainConfig(Settings):
 
     @property
     def method(self) -> str:
-        return self.objective or "ent_auto()"
+        return self.objective or ("ent_auto()" if self.task == "translation" else "mle")
