@@ -55,7 +55,8 @@ def _summary(found: Found) -> str:
     off, worst = max(told, key=lambda one: one[0])
     return (
         f"With {ENOUGH:.0%} of noise or more there was an estimate in {len(told)} of {len(noisy)} cases, off by at "
-        f"most {100 * off:.1f} points ({worst.row}, {worst.column}); in the others the advice says that it cannot be told."
+        f"most {100 * off:.1f} points ({worst.row}, {worst.column}); in the others the advice says that it cannot be "
+        "told."
     )
 
 
