@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -50,7 +51,8 @@ def tried(plan: Plan, condition: Condition, families: Iterable[Family], store: S
         found = [(cell, store.find(cell)) for cell in _candidates(plan, condition, family)]
         scores = {cell.objective: float(row["measures"][measure]) for cell, row in found if row is not None}
         if len(family.candidates) > 1 and len(scores) == len(found):
-            top = (min if measure in LOWER else max)(scores, key=lambda objective: scores[objective])
+            known = {text: score for text, score in scores.items() if not math.isnan(score)} or scores
+            top = (min if measure in LOWER else max)(known, key=lambda objective: known[objective])
             out += [Tried(family.name, text, measure, score, text == top) for text, score in scores.items()]
     return out
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .plan import LOWER, Claim, Found, Item
-from .statistics import SURE, Numbers
+from .statistics import Numbers, Pair
 
-HELD, FAILED, CHANCE, UNKNOWN = "held", "did not hold", "within chance", "not measured"
+HELD, FAILED, CHANCE = "held", "did not hold", "within chance"
+UNTESTED, UNKNOWN = "not tested", "not measured"
 
 
 @dataclass(frozen=True)
@@ -16,10 +17,7 @@ class Comparison:
 
     than: str
     column: str
-    ours: float
-    theirs: float
-    seeds: int
-    p: float | None
+    pair: Pair
     verdict: str
 
 
@@ -34,7 +32,7 @@ class Verdict:
     def text(self) -> str:
         """One word if all agree, else how many of each."""
         found = [comparison.verdict for comparison in self.comparisons] or [UNKNOWN]
-        counts = {name: found.count(name) for name in (HELD, CHANCE, FAILED, UNKNOWN) if name in found}
+        counts = {name: found.count(name) for name in (HELD, CHANCE, FAILED, UNTESTED, UNKNOWN) if name in found}
         if len(counts) == 1:
             return next(iter(counts))
         return ", ".join(f"{name} in {num} of {len(found)}" for name, num in counts.items())
@@ -50,12 +48,17 @@ def _comparisons(claim: Claim, ours: Numbers) -> list[Comparison]:
     out = []
     for column in claim.columns or ours.columns:
         for than in claim.than:
-            difference, p = ours.against(claim.better, than, column)
-            if difference is None:
-                continue
-            gain = -difference if ours.measure in LOWER else difference
-            chance = difference == 0 or (p is not None and p >= SURE)
-            verdict = CHANCE if chance else HELD if gain > 0 else FAILED
-            a, b = (ours.entry(name, column) for name in (claim.better, than))
-            out.append(Comparison(than, column, a.mean, b.mean, len(a.values), p, verdict))
+            pair = ours.against(claim.better, than, column)
+            if pair is not None:
+                out.append(Comparison(than, column, pair, _judged(pair, ours.measure in LOWER)))
     return out
+
+
+def _judged(pair: Pair, lower: bool) -> str:
+    if pair.difference == 0:
+        return CHANCE
+    if pair.p is None:
+        return UNTESTED
+    if not pair.sure:
+        return CHANCE
+    return HELD if (pair.difference < 0) == lower else FAILED

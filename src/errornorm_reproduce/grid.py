@@ -100,6 +100,8 @@ def one(cell: Cell, store: Store, place: work.Place, method_file: Path | None = 
     if not told(_free(lock)):
         return
     try:
+        if told(store.find(cell) is not None):  # by another process, since the cells were looked at
+            return
         failed = _done(cell, store, place, method_file)
     finally:
         lock.release()

@@ -116,6 +116,8 @@ def load(path: Path) -> list[Family]:
 
 def _register(path: Path, table: Mapping[str, Any]) -> None:
     for name, factory in table.items():
+        if name in {family.name for family in ALL}:
+            raise ValueError(f"{path}: the tables have a row {name!r} already; choose another name")
         known = library.METHODS.get(name)
         if known is not None and getattr(known, "__errornorm_file__", None) != str(path.resolve()):
             raise ValueError(f"{path}: there is a method {name!r} already; choose another name")

@@ -22,9 +22,9 @@ UNSHOWN = ("tiny",)  # it is for tests
 HEAD = """# Results
 
 Made by `errornorm reproduce --page docs` from the rows in docs/results/reproduce; no number here is typed. A star: the
-difference to MLE is more than chance (p < 0.05, two-sided paired bootstrap over test sentences, the same for all seeds;
-it does not speak of other seeds, the standard deviation does). ± is the standard deviation over seeds. The same [as
-a page of its own](results.html).
+difference to MLE is more than chance (p < 0.05, two-sided paired bootstrap over test sentences, and over seeds where
+there are several: one seed says nothing about others). Claims are tested for their direction, not for the paper's
+amounts. ± is the standard deviation over seeds. The same [as a page of its own](results.html).
 """
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}"

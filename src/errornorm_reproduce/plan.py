@@ -36,6 +36,7 @@ class Plan:
         families: Which methods; those of the item if not given.
         extra: Methods of a user, which every item gets.
         chosen: Objectives by (condition, name of the family); the first candidate where none was chosen yet.
+        undecided: Methods whose choice is not complete: no cell has them.
     """
 
     scale: Scale
@@ -43,9 +44,10 @@ class Plan:
     families: tuple[str, ...] = ()
     extra: tuple[Family, ...] = ()
     chosen: Mapping[tuple[Condition, str], str] = field(default_factory=dict)
+    undecided: tuple[str, ...] = ()
 
     def rows(self, families: Sequence[Family]) -> list[Family]:
-        there = [*families, *self.extra]
+        there = [family for family in (*families, *self.extra) if family.name not in self.undecided]
         return [family for family in there if not self.families or family.name in self.families]
 
     def objective(self, family: Family, condition: Condition, corpus: str) -> str:

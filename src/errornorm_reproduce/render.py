@@ -11,7 +11,7 @@ from errornorm.tables import table
 from .choose import Tried
 from .claims import Verdict, verdicts
 from .plan import BASELINE, Found, Item
-from .statistics import SURE, Entries, Entry, entries
+from .statistics import Entries, Entry, Pair, entries
 
 LEFT_OUT = "The remarks are left out; nothing was measured for"
 FORMATS = {"perplexity": ".2f", "nll": ".4f", "copies": ".0%", "copies_greedy": ".0%"}
@@ -81,12 +81,11 @@ def filled(item: Item, found: Found, remarks: str) -> str:
 def _claim(item: Item, verdict: Verdict) -> str:
     form = FORMATS.get(item.measure, ".1f")
     numbers = [
-        f"{one.column}: {one.ours:{form}} against {one.theirs:{form}} of {one.than}"
-        + ("" if one.p is None else f", p = {one.p:.3f}")
+        f"{one.column}: {one.pair.ours:{form}} against {one.pair.theirs:{form}} of {one.than}, "
+        f"{one.pair.seeds} seed{'s' * (one.pair.seeds > 1)}" + ("" if one.pair.p is None else f", p = {one.pair.p:.3f}")
         for one in verdict.comparisons
     ]
-    seeds = max((one.seeds for one in verdict.comparisons), default=0)
-    more = f" ({verdict.claim.better}, {seeds} seed{'s' * (seeds > 1)}; {'; '.join(numbers)})" if numbers else ""
+    more = f" ({verdict.claim.better}; {'; '.join(numbers)})" if numbers else ""
     return f"- “{verdict.claim.text}”: **{verdict.text}**{more}"
 
 
@@ -141,7 +140,7 @@ def _shown(entry: Entry | None, measure: str) -> str:
         return ""
     form = FORMATS.get(measure, ".1f")
     sd = "" if entry.sd is None else f" ± {entry.sd:{form}}"
-    return f"{entry.mean:{form}}{sd}" + (" *" if entry.p is not None and entry.p < SURE else "")
+    return f"{entry.mean:{form}}{sd}" + (" *" if entry.pair is not None and entry.pair.sure else "")
 
 
 def directions(item: Item, ours: Entries) -> str:
@@ -150,22 +149,22 @@ def directions(item: Item, ours: Entries) -> str:
     form = FORMATS.get(item.measure, ".1f")
     for name, columns in item.paper.items():
         for column, number in columns.items():
-            entry = ours.get(name, {}).get(column)
-            if name == BASELINE or column not in base or entry is None or entry.difference is None:
+            pair = entry.pair if (entry := ours.get(name, {}).get(column)) else None
+            if name == BASELINE or column not in base or pair is None:
                 continue
             theirs = number - base[column]
-            p = "-" if entry.p is None else f"{entry.p:.3f}"
-            lines.append((name, column, f"{base[column]:g} → {number:g}", f"{theirs:+{form}}",
-                          f"{entry.mean - entry.difference:{form}} → {entry.mean:{form}}",
-                          f"{entry.difference:+{form}}", p, _agreement(theirs, entry)))  # fmt: skip
-    header = ("method", "column", "paper: MLE → method", "paper", "ours: MLE → method", "ours", "p", "direction")
-    return f"Differences to MLE (p: paired bootstrap over test sentences):\n\n{table(header, lines)}" if lines else ""
+            p = "-" if pair.p is None else f"{pair.p:.3f}"
+            ours_too = f"{pair.theirs:{form}} → {pair.ours:{form}}", f"{pair.difference:+{form}}", str(pair.seeds), p
+            lines.append((name, column, f"{base[column]:g} → {number:g}", f"{theirs:+{form}}", *ours_too,
+                          _agreement(theirs, pair)))  # fmt: skip
+    header = ("method", "column", "paper: MLE → method", "paper", "ours: MLE → method", "ours", "seeds", "p")
+    head = "Differences to MLE (p: paired bootstrap over test sentences and seeds):"
+    return f"{head}\n\n{table((*header, 'direction'), lines)}" if lines else ""
 
 
-def _agreement(theirs: float, entry: Entry) -> str:
-    assert entry.difference is not None
-    if entry.p is not None and entry.p >= SURE:
+def _agreement(theirs: float, pair: Pair) -> str:
+    if pair.p is not None and not pair.sure:
         return "ours is within chance"
     if abs(theirs) < 1e-9:
         return "paper: none"
-    return "same" if theirs * entry.difference > 0 else "opposite"
+    return "same" if theirs * pair.difference > 0 else "opposite"

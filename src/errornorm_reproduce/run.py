@@ -122,18 +122,22 @@ def choices(item: Item, plan: Plan) -> list[Cell]:
 
 
 def chosen(item: Item, plan: Plan, store: Store) -> Plan:
-    """The plan with the settings that the rows say are best."""
+    """The plan with the settings that the rows say are best, and without the methods of which they do not say."""
     if item.condition is None:
         return plan
     best = choose.best(plan, item.condition, item.families, store)
-    return replace(plan, chosen={(item.condition, name): objective for name, objective in best.items()})
+    undecided = [f.name for f in plan.rows(item.families) if len(f.candidates) > 1 and f.name not in best]
+    objectives = {(item.condition, name): objective for name, objective in best.items()}
+    return replace(plan, chosen=objectives, undecided=tuple(undecided))
 
 
 def shown(item: Item, plan: Plan, store: Store) -> tuple[str, Path | None]:
     """The item's part of the page, and its picture, from the rows there are."""
     cells = item.cells(plan)
     found = present(store, cells)
-    failed = [f"{cell.name}: {row['error']}: {row['text']}" for cell in cells if (row := store.failed(cell))]
+    asked = (*choices(item, replace(plan, undecided=())), *cells)
+    missing = [cell for cell in asked if store.find(cell) is None]
+    failed = [f"{cell.name}: {row['error']}: {row['text']}" for cell in missing if (row := store.failed(cell))]
     figure = None
     if item.figure is not None and found:
         figure = store.folder / item.name / f"{item.name}-{plan.scale.name}.svg"

@@ -94,6 +94,13 @@ def test_copies_are_counted_where_no_part_lies_apart(tmp_path, share):
     assert found.rate == pytest.approx(share)
 
 
+def test_extracts_are_no_copies(tmp_path):
+    rows = [{"text": "a b c d", "context": "x a b y c d z w v u", **even(0.5, 4)} for _ in range(400)]
+    found = estimate(write(tmp_path / "scores", rows))
+    assert found.copies == 0
+    assert found.rate is None
+
+
 def even(p, num):
     norm, nll = math.sqrt(2) * (1 - p), -math.log(p)
     return {name: [x] * num for name, x in {"nll": nll, "p_target": p, "error_norm": norm, "entropy": 0.7}.items()}

@@ -1,8 +1,10 @@
 """What is said about rows: verdicts, choices, remarks. The rows are made up here; others test how real ones come."""
 
+import math
 import shutil
 from pathlib import Path
 
+import numpy
 import pytest
 
 from errornorm_reproduce import choose, page, run
@@ -12,6 +14,7 @@ from errornorm_reproduce.methods import ALL
 from errornorm_reproduce.plan import Plan
 from errornorm_reproduce.render import LEFT_OUT
 from errornorm_reproduce.scales import SCALES
+from errornorm_reproduce.statistics import Numbers, _Scores
 from errornorm_reproduce.store import Store
 
 NAME = "table-untranslated"
@@ -40,6 +43,12 @@ def store(tmp_path):
     return store
 
 
+@pytest.fixture
+def sure(monkeypatch):
+    """All differences are more than chance."""
+    monkeypatch.setattr(Numbers, "_p", lambda self, pairs, column: 0.001)
+
+
 def shown(store):
     return run.shown(ITEMS[NAME], plan(), store)[0]
 
@@ -54,16 +63,46 @@ def test_a_table_has_means_and_deviations_over_seeds_and_says_where_they_come_fr
 
 def test_the_papers_difference_stands_beside_ours(store):
     text = shown(store)
-    assert "| ENT-Fraction | 50% | 28.6 → 32.4 | +3.8 | 11.0 → 25.0 | +14.0 | - | same |" in text
-    assert "| TaiLr | 20% | 33.2 → 33.4 | +0.2 | 21.0 → 20.0 | -1.0 | - | opposite |" in text
+    assert "| ENT-Fraction | 50% | 28.6 → 32.4 | +3.8 | 11.0 → 25.0 | +14.0 | 2 | - | same |" in text
+    assert "| TaiLr | 20% | 33.2 → 33.4 | +0.2 | 21.0 → 20.0 | -1.0 | 2 | - | opposite |" in text
 
 
-def test_a_claim_holds_where_its_rows_say_so_and_only_there(store):
+def test_a_claim_holds_where_its_rows_say_so_and_only_there(store, sure):
     text = shown(store)
-    assert "“Outperforming the baseline 3.8 BLEU ... when 50% of noise is injected”: **held** (ENT-Fraction, 2 seeds; "\
-        "50%: 25.0 against 11.0 of MLE)" in text  # fmt: skip
+    assert "“Outperforming the baseline 3.8 BLEU ... when 50% of noise is injected”: **held** (ENT-Fraction; "\
+        "50%: 25.0 against 11.0 of MLE, 2 seeds, p = 0.001)" in text  # fmt: skip
     assert "when 50% of noise is injected”: **held in 1 of 2, did not hold in 1 of 2**" in text
     assert "“TaiLr exhibits modest gains”: **held in 1 of 2, did not hold in 1 of 2**" in text
+
+
+def test_what_has_no_sentences_is_not_tested(store):
+    assert "when 50% of noise is injected”: **not tested** (ENT-Fraction; 50%: 25.0 against" in shown(store)
+
+
+def test_two_methods_are_compared_over_the_seeds_that_both_have(store, sure):
+    """Of likelihood the better seed is missing; alone it is not what a difference is to."""
+    item = ITEMS[NAME]
+    gone = next(c for c in item.cells(plan()) if (c.row, c.column, c.seed) == ("MLE", "50%", 1))
+    store.path(gone).unlink()
+    text = shown(store)
+    assert "| 28.6 → 32.4 | +3.8 | 10.0 → 24.0 | +14.0 | 1 | 0.001 | same |" in text
+    assert "50%: 24.0 against 10.0 of MLE, 1 seed, p = 0.001" in text
+
+
+@pytest.mark.parametrize(("gains", "is_sure"), [((2.0, 2.2, 1.9), True), ((4.0, -3.0, 2.0), False), ((2.0,), True)])
+def test_seeds_that_disagree_are_chance(gains, is_sure, monkeypatch):
+    """Each seed alone is sure, because its sentences are."""
+    numbers = Numbers(ITEMS[NAME], [], "bleu")
+    noise = numpy.random.default_rng(0).normal(size=1000) / 10
+    monkeypatch.setattr(Numbers, "_resampled", lambda self, row, column: _Scores(9, row, row * (1 + noise)))
+    assert (numbers._p([(gain, 0.0) for gain in gains], "50%") < 0.05) == is_sure
+
+
+def test_other_test_sentences_are_not_compared(monkeypatch):
+    numbers = Numbers(ITEMS[NAME], [], "bleu")
+    monkeypatch.setattr(Numbers, "_resampled", lambda self, row, column: _Scores(row, 1.0, numpy.ones(9)))
+    assert numbers._p([(200, 200)], "50%") is not None
+    assert numbers._p([(200, 137)], "50%") is None
 
 
 def test_a_claim_without_rows_is_not_measured(tmp_path):
@@ -80,6 +119,23 @@ def test_the_choice_is_shown_with_what_every_candidate_reached(store):
     for cell, bleu in zip(choose.cells(plan(families), CHOICE, ALL), (3.0, 7.0, 5.0), strict=True):
         store.write(cell, {"measures": {"bleu": bleu}}, 60.0, 1)
     assert "3.0 `loss_truncation(0.05, start=300)`, **7.0** `loss_truncation(0.1, start=300)`" in shown(store)
+
+
+def test_a_method_whose_choice_is_not_complete_is_left_out(store):
+    """The first candidate is not the best one, and would pass for it."""
+    families, item = ("MLE", "Loss Truncation"), ITEMS[NAME]
+    first, *others = choose.cells(plan(families), CHOICE, ALL)
+    for cell in others:
+        store.write(cell, {"measures": {"bleu": 7.0}}, 60.0, 1)
+    store.write_failure(first, "MemoryError", "too large")
+    decided = run.chosen(item, plan(families), store)
+    assert {cell.row for cell in item.cells(decided)} == {"MLE"}
+    assert f"Failed: {first.name}: MemoryError: too large." in run.shown(item, decided, store)[0]
+    store.write(first, {"measures": {"bleu": math.nan}}, 60.0, 1)
+    decided = run.chosen(item, plan(families), store)
+    assert {cell.row for cell in item.cells(decided)} == set(families)
+    assert "loss_truncation(0.1, start=300)" in decided.chosen.values()  # NaN is no score
+    assert "Failed" not in run.shown(item, decided, store)[0]
 
 
 def test_remarks_take_their_numbers_from_rows(store):
@@ -106,7 +162,9 @@ def test_what_failed_is_on_the_page(store):
     assert f"Failed: {NAME}: MLE, 0%, seed 0 ({cell.hash}): MemoryError: too large." in shown(store)
 
 
-def test_the_page_begins_with_all_claims(store, tmp_path):
+def test_the_page_begins_with_all_claims(store, sure, tmp_path):
+    for cell in choose.cells(plan(), CHOICE, ALL):
+        store.write(cell, {"measures": {"bleu": 5.0}}, 60.0, 1)  # of equal ones, the first is chosen
     text, site = (path.read_text(encoding="utf-8") for path in page.write(tmp_path, store.folder))
     claims = text[: text.index("### ")]
     assert "| table-untranslated | TaiLr exhibits modest gains | held in 1 of 2, did not hold in 1 of 2 |" in claims

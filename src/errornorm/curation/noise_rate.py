@@ -24,6 +24,7 @@ import numpy
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..evaluation.metrics import copies
 from ..openings import BINS, EVEN, excess, hardness
 from ..scoring.rank import lists
 from ..scoring.table import Scores
@@ -39,7 +40,7 @@ MOST = 50_000  # texts that are looked at
 CLEAR = 0.15  # depth of the valley below uncertain texts; headings made one of 0.08 in WikiText-2
 SOME = 0.01  # of the texts, to speak of them
 MOSTLY = 0.5
-COPY, COPY_WORDS = 0.8, 3  # a copy has so many of its words from the context, and at least so many words
+COPY_WORDS = 3  # that a copy has at least
 KINDS = ("surprising", "easy", "uncertain")
 
 
@@ -198,10 +199,10 @@ class Sample:
 def estimate(scores: Scores, *, seed: int = 0) -> Noise:
     """Look at the scores of up to 50,000 texts, and at all tokens."""
     sample, sums = read(scores, seed)
-    copies = sample.repeating(numpy.ones(len(sample.tokens)))
+    repeated = sample.repeating(numpy.ones(len(sample.tokens)))
     tokens = conflicts.conflicts(sums), conflicts.thresholds(sums)
     if len(sample.tokens) < FEWEST:
-        return Noise(len(sample.tokens), *tokens, copies)
+        return Noise(len(sample.tokens), *tokens, repeated)
     random = numpy.random.default_rng(seed)
     views, parts = sample.views, dict[str, Part]()
     mixture, shoulder = upper_part(views.surprise)
@@ -226,7 +227,7 @@ def estimate(scores: Scores, *, seed: int = 0) -> Noise:
             parts[name] = _part(sample, chances, shares, found.depth)
     surprising, easy_part, uncertain_part = map(parts.get, KINDS)
     return Noise(
-        len(sample.tokens), *tokens, copies, surprising, easy_part, uncertain_part, shoulder,
+        len(sample.tokens), *tokens, repeated, surprising, easy_part, uncertain_part, shoulder,
         _rate(sample, split if parts else None), sample.learnt, split,
     )  # fmt: skip
 
@@ -257,9 +258,9 @@ def read(scores: Scores, seed: int = 0) -> tuple[Sample, dict[str, float]]:
         numbers, views = conflicts.numbers(rows), Views.of(rows)
         sums.add(["all"] * len(rows), numbers)
         chosen = numpy.flatnonzero((random.random(len(rows)) < keep) & ~numpy.isnan(views.surprise))
-        copies = [_copy(rows["context"][i].as_py() or "", rows["text"][i].as_py() or "") for i in chosen.tolist()]
+        same = [_copy(rows["context"][i].as_py() or "", rows["text"][i].as_py() or "") for i in chosen.tolist()]
         columns = (views.surprise, views.losses, views.entropies, numbers["tokens"], *_openings(rows))
-        parts.append((*(column[chosen] for column in columns), numpy.array(copies, numpy.float64)))
+        parts.append((*(column[chosen] for column in columns), numpy.array(same, numpy.float64)))
     found = [numpy.concatenate(c) for c in zip(*parts, strict=True)] or [numpy.zeros(0)] * 7
     *viewed, tokens, openings, rests, repeated = found
     return Sample(Views(*viewed), tokens, repeated, openings, rests), sums.of()
@@ -280,8 +281,5 @@ def _openings(rows: pa.RecordBatch) -> tuple[Floats, Floats]:
 
 
 def _copy(context: str, text: str) -> float:
-    words = text.split()
-    if not context.strip() or len(words) < COPY_WORDS:
-        return math.nan
-    there = set(context.split())
-    return float(sum(word in there for word in words) >= COPY * len(words))
+    known = context.strip() and len(text.split()) >= COPY_WORDS
+    return float(copies(text, context)) if known else math.nan

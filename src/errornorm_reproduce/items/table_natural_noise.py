@@ -14,8 +14,9 @@ ITEM = Item(
     cells=lambda plan: plan.compared(NAME, COLUMN, "natural", CHOICE),
     measures=MEASURES,
     claims=(
-        Claim("Truncating with error norm is the most robust method against untranslated sentence", "ENT-Fraction"),
+        Claim("Truncating with error norm is the most robust method against untranslated sentence", "ENT-Fraction",
+              ("MLE", "Loss Truncation", "TaiLr")),
     ),
     ours="proceedings of 2011, whose French edition was not fully translated; tested on translated text",
     condition=CHOICE,
-)
+)  # fmt: skip
