@@ -241,6 +241,7 @@ def test_text_and_tsv(tmp_path, capsys):
         (["a.jsonl", "--noise", "typos=0.1", "-o", "b.jsonl.gz"], 2, "is a plain JSONL file"),
         (["a.jsonl", "--noise", "typos=0.1", "--noise", "typos=0.2"], 2, "given twice"),
         (["a.jsonl", "--noise", "typos=0.1", "--columns", "a,b"], 2, "--columns is for a TSV"),
+        (["a.tsv", "--noise", "typos=0.1", "--columns", "a,b,b"], 2, "two columns are named 'b'"),
         (["a.jsonl", "--noise", "wrong-language=0.1"], 2, "--foreign FILE"),
         (["a.txt", "--noise", "untranslated=0.1"], 3, "no sources, and untranslated needs them: give both sides"),
     ],

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import pytest
 
@@ -231,3 +232,17 @@ def test_names_in_capitals_and_names_twice(tmp_path):
     (tmp_path / "a.tsv").write_text("source\ttarget\ttarget\n")
     with pytest.raises(DataError, match="names 'target' twice"):
         list(Corpus(tmp_path / "a.tsv"))
+    with pytest.raises(ValueError, match="two columns are named 'target'"):
+        Corpus(tmp_path / "a.tsv", columns=["source", "target", "target"])
+
+
+def test_many_names_take_no_longer_than_their_line(tmp_path):
+    """The square of a hundred thousand names would take minutes."""
+    names = [f"n{i}" for i in range(100_000)]
+    (tmp_path / "a.jsonl").write_text(json.dumps(dict.fromkeys(names, 0)) + "\n")
+    (tmp_path / "a.tsv").write_text("\t".join(names) + "\n" + "\t".join("0" for _ in names) + "\n")
+    began = time.monotonic()
+    for name in ("a.jsonl", "a.tsv"):
+        (found,) = Corpus(tmp_path / name, max_bytes=2**21)
+        assert list(found.fields) == names
+    assert time.monotonic() - began < 20

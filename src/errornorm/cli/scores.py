@@ -70,14 +70,15 @@ def score(
     from ..data import records
     from ..training.locks import Lock
 
-    if columns and records.Corpus(corpus, pair).format != "tsv":
+    names = columns.split(",") if columns else None
+    if names and records.Corpus(corpus, pair, columns=names).format != "tsv":
         raise typer.BadParameter("--columns is for a TSV; elsewhere use --text-field and --context-field")
     Lock(output).require_free()
     from ..curation import summary
     from ..scoring import overview, run, table
     from .summaries import print_advice
 
-    source: dict[str, Any] = {"path": corpus, "pair": pair, "columns": columns.split(",") if columns else None}
+    source: dict[str, Any] = {"path": corpus, "pair": pair, "columns": names}
     began = time.monotonic()
     seen = run.Progress(0, 0, 0)
     with progress(every=10.0) as tell:

@@ -58,6 +58,10 @@ class Corpus:
     columns: Sequence[str] | None = None
     max_bytes: int = field(default=MAX_BYTES)
 
+    def __post_init__(self) -> None:
+        if (name := _twice(self.columns or ())) is not None:
+            raise ValueError(f"{self.path}: two columns are named {name!r}; give them other names")
+
     def __iter__(self) -> Iterator[Record | Problem]:
         for item in _READERS[self.format](self):
             yield checked(item, self.needs) if isinstance(item, Record) else item
@@ -90,8 +94,8 @@ def _object(line: Line) -> Record | Problem:
     twice: list[str] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in found]
-        twice.extend(name for name in names if names.count(name) > 1)
+        if (name := _twice(name for name, _ in found)) is not None:
+            twice.append(name)
         return dict(found)
 
     try:
@@ -109,6 +113,16 @@ def _object(line: Line) -> Record | Problem:
     if twice:
         return bad(f"the key {twice[0]!r} stands there twice")
     return Record(line.where, value)
+
+
+def _twice(names: Iterable[str]) -> str | None:
+    """The first name that was there before."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _depth(value: Any) -> int:
@@ -132,8 +146,8 @@ def _tsv(corpus: Corpus) -> Iterator[Record | Problem]:
         cells = line.text.split("\t")
         if names is None:
             names = cells
-            if twice := [name for name in names if names.count(name) > 1]:
-                raise DataError(f"{line.where}: the first line names {twice[0]!r} twice; give the columns other names")
+            if (name := _twice(names)) is not None:
+                raise DataError(f"{line.where}: the first line names {name!r} twice; give the columns other names")
             missing = [name for name in corpus.needs if name not in names]
             if missing:
                 raise DataError(
@@ -182,8 +196,8 @@ def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
         with seekable(corpus.path) as file:
             content = pyarrow.parquet.ParquetFile(file)
             names = content.schema_arrow.names
-            if twice := [name for name in names if names.count(name) > 1]:
-                raise DataError(f"{corpus.path}: two columns are named {twice[0]!r}; give them other names")
+            if (name := _twice(names)) is not None:
+                raise DataError(f"{corpus.path}: two columns are named {name!r}; give them other names")
             _refuse_foreign(corpus.path, content.schema_arrow, pyarrow)
             for batch in content.iter_batches():
                 for row in _rows(batch):
