@@ -3,9 +3,11 @@
 import gzip
 import json
 import time
+import tracemalloc
 
 import pytest
 
+from errornorm.data import lines
 from errornorm.data.lines import DataError, Problem, read_lines
 from errornorm.data.records import Corpus, Record
 
@@ -38,6 +40,7 @@ JSONL = LINES | {
     ),
     "a number without end": (b'{"source": "a", "target": "b", "n": ' + b"1" * 4500 + b"}", "longer"),
     "not a number": (b'{"source": "a", "target": "b", "n": NaN}', "NaN is no JSON number"),
+    "a number beyond all floats": (b'{"source": "a", "target": "b", "n": -1e999}', "too large (-1e999)"),
     "half a character elsewhere": (b'{"source": "a", "target": "b", "n": "\\ud800"}', "half of a character"),
     "a line separator": ('{"source": "a\u2028b", "target": "c"}'.encode(), None),
     "a carriage return": (b'{"source": "a", "target": "b"}\r', None),
@@ -165,6 +168,30 @@ def test_parquet(tmp_path):
         list(Corpus(path))
 
 
+def test_a_row_of_parquet_that_is_no_line_of_json(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    texts, numbers = ["one", "two", "t" * 99, "four"], [[1.5], [float("nan")], [], [0.0, float("inf")]]
+    parquet.write_table(pyarrow.table({"text": texts, "n": numbers}), tmp_path / "a.parquet")
+    good, *bad = Corpus(tmp_path / "a.parquet", max_bytes=50)
+    assert good.fields == {"text": "one", "n": [1.5]}
+    assert [(item.where.line, item.reason) for item in bad] == [
+        (2, "nan is no JSON number"), (3, "longer than 50 bytes (99 bytes)"), (4, "inf is no JSON number"),
+    ]  # fmt: skip
+
+
+def test_rows_of_parquet_become_objects_a_few_at_a_time(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    parquet.write_table(pyarrow.table({"text": [str(i) * 10_000 for i in range(10)] * 300}), tmp_path / "a.parquet")
+    tracemalloc.start()
+    assert sum(len(record.text("text")) for record in Corpus(tmp_path / "a.parquet")) == 30_000_000
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+
+
 def test_a_cell_of_parquet_that_python_cannot_hold(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     import pyarrow
@@ -224,6 +251,29 @@ def test_a_cut_zstandard_archive(tmp_path):
     *good, bad = Corpus(path)
     assert len(good) > 1000
     assert "cut or damaged" in bad.reason
+
+
+def test_a_zstandard_archive_is_unpacked_piece_by_piece(tmp_path):
+    """A few thousand bytes may stand for gigabytes."""
+    zstandard = pytest.importorskip("zstandard")
+    path = tmp_path / "a.txt.zst"
+    path.write_bytes(zstandard.compress(bytes(2**27)) + zstandard.compress(b"\nthe end"))
+    sizes = [len(piece) for piece in lines._unpacked(path, zstandard)]
+    assert sum(sizes) == 2**27 + 8
+    assert max(sizes) <= 2**25
+    long, end = Corpus(path)
+    assert long.reason == f"longer than {lines.MAX_BYTES} bytes ({2**27 + 1} bytes)"
+    assert end.text("text") == "the end"
+
+
+def test_archives_in_capitals_and_of_other_kinds(tmp_path):
+    (tmp_path / "A.JSONL.GZ").write_bytes(gzip.compress(b'{"text": "a"}\n'))
+    (tmp_path / "A.TXT.ZST").write_bytes(pytest.importorskip("zstandard").compress(b"a\n"))
+    for name in ("A.JSONL.GZ", "A.TXT.ZST"):
+        assert [record.text("text") for record in Corpus(tmp_path / name)] == ["a"]
+    for suffix in ("bz2", "xz", "zip", "lz4"):
+        with pytest.raises(DataError, match=f"packed as {suffix}: unpack it, or use .gz or .zst"):
+            list(Corpus(tmp_path / f"a.txt.{suffix}"))
 
 
 def test_names_in_capitals_and_names_twice(tmp_path):

@@ -20,6 +20,8 @@ MAX_BYTES = 2**20  # of a line
 SHOWN = 200  # bytes of a bad line that are kept
 BOM = b"\xef\xbb\xbf"
 PACKED = (".gz", ".zst", ".zstd")
+NOT_UNPACKED = (".bz2", ".xz", ".zip", ".lz4")
+PIECE = 2**10  # packed bytes at a time: Zstandard makes 32 kB of one byte, so 32 MB
 
 
 class DataError(Exception):
@@ -55,10 +57,13 @@ class Line:
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked."""
+    suffix = path.suffix.lower()
+    if suffix in NOT_UNPACKED:
+        raise DataError(f"{path}: packed as {suffix[1:]}: unpack it, or use .gz or .zst")
     try:
-        if path.suffix == ".gz":
+        if suffix == ".gz":
             file: Any = gzip.open(path, "rb")  # noqa: SIM115
-        elif path.suffix in (".zst", ".zstd"):
+        elif suffix in PACKED:
             file = _zstd(path)
         else:
             file = path.open("rb")
@@ -70,11 +75,18 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         file.close()
 
 
+def require_again(*paths: Path | None) -> None:
+    """Refuse what can be read only once."""
+    for path in paths:
+        if path is not None and path.exists() and not (path.is_file() or path.is_dir()):
+            raise DataError(f"{path}: a pipe can be read only once; save it to a file")
+
+
 @contextmanager
 def seekable(path: Path) -> Iterator[IO[bytes]]:
     """The same, for a format that is not read from its beginning to its end."""
     with opened(path) as file:
-        if path.suffix not in PACKED:
+        if path.suffix.lower() not in PACKED:
             yield file
             return
         with tempfile.TemporaryFile() as plain:
@@ -95,7 +107,7 @@ def _unpacked(path: Path, zstandard: Any) -> Iterator[bytes]:
     """Frame by frame: a plain stream would not notice that the last one is cut."""
     with path.open("rb") as file:
         frame = None
-        while piece := file.read(2**17):
+        while piece := file.read(PIECE):
             while piece:
                 frame = frame or zstandard.ZstdDecompressor().decompressobj()
                 try:
@@ -112,7 +124,7 @@ class _Pieces(io.RawIOBase):
     """Pieces of bytes as a file."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, b""
+        self._pieces, self._rest = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -122,7 +134,7 @@ class _Pieces(io.RawIOBase):
             piece = next(self._pieces, None)
             if piece is None:
                 return 0
-            self._rest = piece
+            self._rest = memoryview(piece)
         taken = self._rest[: len(buffer)]
         buffer[: len(taken)] = taken
         self._rest = self._rest[len(taken) :]

@@ -6,6 +6,7 @@ A record is a few named texts. What is not one is a `Problem` with its place, an
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from .lines import MAX_BYTES, PACKED, SHOWN, DataError, Line, Problem, Where, read_lines, seekable
+from .lines import MAX_BYTES, NOT_UNPACKED, PACKED, SHOWN, DataError, Line, Problem, Where, read_lines, seekable
 
+ROWS = 100  # of Parquet that become Python objects together
 DEEPEST = 100  # objects and lists inside each other; Python itself can read a thousand, but not work on them
 FORMATS = {
     ".jsonl": "jsonl",
@@ -74,7 +76,7 @@ class Corpus:
             return self.form
         if self.pair is not None:
             return "pairs"
-        suffixes = [s.lower() for s in self.path.suffixes if s.lower() not in PACKED]
+        suffixes = [s.lower() for s in self.path.suffixes if s.lower() not in (*PACKED, *NOT_UNPACKED)]
         # Aligned text is often named by its language: train.en, train.fr.gz.
         return FORMATS.get(suffixes[-1] if suffixes else ".txt", "text")
 
@@ -99,12 +101,12 @@ def _object(line: Line) -> Record | Problem:
         return dict(found)
 
     try:
-        value = json.loads(line.text, object_pairs_hook=pairs, parse_constant=_no_constant)
+        value = json.loads(line.text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=_number)
     except json.JSONDecodeError as error:
         return bad(f"not JSON: {error.msg}", error.colno)
     except RecursionError:
         return bad("JSON that is nested too deeply")
-    except ValueError as error:  # a number of thousands of digits, or NaN
+    except ValueError as error:  # a number of thousands of digits, beyond all floats, or NaN
         return bad(f"not JSON: {error}".partition(";")[0])
     if not isinstance(value, dict):
         return bad(f"a JSON {type(value).__name__}, not an object")
@@ -135,6 +137,13 @@ def _depth(value: Any) -> int:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"a number that is too large ({text[:20]})")
+    return value
 
 
 def _tsv(corpus: Corpus) -> Iterator[Record | Problem]:
@@ -199,10 +208,11 @@ def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
             if (name := _twice(names)) is not None:
                 raise DataError(f"{corpus.path}: two columns are named {name!r}; give them other names")
             _refuse_foreign(corpus.path, content.schema_arrow, pyarrow)
-            for batch in content.iter_batches():
+            for batch in content.iter_batches(batch_size=ROWS):
                 for row in _rows(batch):
                     number += 1
                     where = Where(str(corpus.path), number)
+                    row = row if isinstance(row, str) else _flaw(row, corpus.max_bytes) or row
                     yield Problem(where, row) if isinstance(row, str) else Record(where, row)
     # Damage, of the archive or in it; names that are no UTF-8.
     except (pyarrow.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
@@ -222,6 +232,24 @@ def _rows(batch: Any) -> Iterator[dict[str, Any] | str]:
                 yield f"not UTF-8 (byte 0x{error.object[error.start]:02x})"
             except (ValueError, OverflowError) as error:
                 yield f"a value that cannot be read ({' '.join(str(error).split())})"
+
+
+def _flaw(row: dict[str, Any], max_bytes: int) -> str | None:
+    """What no line of JSON could have, or could not be read from one."""
+    size = 0
+    for value in _leaves(row):
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"{value} is no JSON number"
+        size += len(value.encode()) if isinstance(value, str) else 0
+    return f"longer than {max_bytes} bytes ({size} bytes)" if size > max_bytes else None
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(inner)
+    else:
+        yield value
 
 
 def _refuse_foreign(path: Path, kinds: Iterable[Any], pyarrow: Any) -> None:
