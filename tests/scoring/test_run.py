@@ -1,4 +1,5 @@
 import json
+import os
 import random
 import signal
 import time
@@ -177,6 +178,12 @@ def test_bad_lines_are_set_aside_and_counted(folder, tmp_path):
 def test_mistakes_are_one_line(folder, tmp_path, corpus, options, message):
     with pytest.raises((DataError, ValueError), match=message):
         score(folder / corpus, folder / "marian", tmp_path / "s", **options)
+
+
+def test_a_pipe_cannot_be_read_again(folder, tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(DataError, match=r"pipe\.txt: a pipe can be read only once; save it to a file"):
+        score(tmp_path / "pipe.txt", folder / "gpt2", tmp_path / "scores")
 
 
 def test_the_verb(folder, tmp_path, capsys):

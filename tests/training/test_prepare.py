@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +131,12 @@ def test_a_clean_corpus_has_no_quarantine(tmp_path):
     assert said == ["training the tokenizer", "tokenizing clean"]
     sizes = [(len(found.dataset[i]["input_ids"]), len(found.dataset[i]["labels"])) for i in range(len(PAIRS))]
     assert found.examples.lengths.tolist() == [max(size) for size in sizes]
+
+
+def test_a_pipe_is_refused_where_the_tokenizer_reads_it_first(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(DataError, match=r"pipe\.jsonl: a pipe can be read only once; save it to a file"):
+        prepared(tmp_path, Source(path=tmp_path / "pipe.jsonl"))
 
 
 def rows(pairs=PAIRS):

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..data.lines import Problem, Where
+from ..data.lines import Problem, Where, require_again
 from ..data.records import Corpus, Record, checked
 from ..training import corpora
 from ..training.config import Source
@@ -39,6 +39,8 @@ class Reading:
             self.source = Source.model_validate(dict(corpus))
         else:
             self.source, self.rows = None, corpus
+        if self.source is not None:
+            require_again(self.source.path, self.source.pair)
 
     @property
     def paired(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy
 
 from ..data.files import Quarantine
-from ..data.lines import DataError
+from ..data.lines import DataError, require_again
 from ..evaluation.encode import encode
 from . import corpora, store, tokenizing
 from .batches import Examples, Pairs, Rows
@@ -135,6 +135,8 @@ def _tokenizer(config: TrainConfig, folder: Path, tell: Tell) -> Any:
     for place in (config.tokenizer, config.model):
         if place.pretrained is not None:
             return tokenizing.load(place.pretrained, tags, place.download)
+    for corpus in config.data.train:
+        require_again(corpus.path, corpus.pair)
     tell("training the tokenizer")
 
     def texts() -> Iterator[str]:

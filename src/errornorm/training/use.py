@@ -162,9 +162,14 @@ def generate(
 
 def readable(path: Path | IO[bytes], on_problem: Callable[[Problem], None]) -> Iterator[str]:
     """Lines of a file. One that cannot be read is an empty one, so that outputs keep their numbers."""
+    first, good = None, False
     for line in read_lines(path) if isinstance(path, Path) else lines_of(path, "standard input"):
         if isinstance(line, Problem):
             on_problem(line)
+            first = first or line
             yield ""
         else:
+            good = True
             yield line.text
+    if first is not None and not good:
+        raise DataError(f"{first.where.file}: no line can be read ({first.reason}); it must be text in UTF-8")
