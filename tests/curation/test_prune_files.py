@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shutil
 
 import pyarrow as pa
@@ -272,6 +273,8 @@ def test_outputs_that_are_inputs(tmp_path, small):
     (tmp_path / "link.jsonl").symlink_to(path)
     (tmp_path / "hard.jsonl").hardlink_to(path)
     (tmp_path / "folder.jsonl").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "circle.jsonl").symlink_to(tmp_path / "circle.jsonl")
     good = tmp_path / "b.jsonl"
     for options, message in (
         ({"output": path}, "is also the input"),
@@ -281,6 +284,8 @@ def test_outputs_that_are_inputs(tmp_path, small):
         ({"output": good, "removed": path}, "is also the input"),
         ({"output": good, "removed": good}, "is the name of two outputs"),
         ({"output": tmp_path / "folder.jsonl"}, "is a folder"),
+        ({"output": tmp_path / "circle.jsonl"}, "is a link that leads to itself"),
+        ({"output": good, "removed": tmp_path / "pipe"}, "is a device or a pipe"),
         ({"output": tmp_path / "scores" / "c.jsonl"}, "is in the folder of the scores"),
         ({"output": tmp_path / "b.tsv"}, "has the name of tsv, and the output is jsonl"),
         ({"output": good, "output_pair": tmp_path / "c.jsonl"}, "is one file"),
@@ -289,6 +294,14 @@ def test_outputs_that_are_inputs(tmp_path, small):
             prune(small, fraction=0.1, **options)
     assert path.read_bytes() == before
     assert not good.exists()
+
+
+def test_a_link_stays_and_its_file_is_written(tmp_path, small):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link.jsonl.gz").symlink_to(tmp_path / "there" / "b")
+    prune(small, fraction=0.1, output=tmp_path / "link.jsonl.gz")
+    assert (tmp_path / "link.jsonl.gz").is_symlink()
+    assert gzip.decompress((tmp_path / "there" / "b").read_bytes())
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device"), DataError("x")])

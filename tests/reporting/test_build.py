@@ -1,6 +1,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 from dataclasses import asdict
 from itertools import pairwise
@@ -212,10 +213,12 @@ def test_one_h1_headings_in_order_and_names_for_controls(example):
             "no record has a field 'nothing'; there are: labels, noise, number, source_name",
         ),
         ({"output": "."}, ValueError, "is a folder: give the name of a file"),
+        ({"output": "pipe"}, ValueError, "is a device or a pipe"),
     ],
 )
 def test_what_cannot_be_is_one_line(tmp_path, options, error, message):
     scores = write(tmp_path / "scores", random_rows(5))
+    os.mkfifo(tmp_path / "pipe")
     output = tmp_path / options.pop("output", "report.html")
     with pytest.raises(error, match=re.escape(message)):
         report(scores, output, **options)

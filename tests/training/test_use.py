@@ -219,3 +219,19 @@ def test_what_is_read_is_not_replaced(folders, tmp_path, capsys):
         assert main([*argv, "--output", str(tmp_path / "." / "a.txt")]) == 2
         assert "is also the input: choose another name for the output" in capsys.readouterr().err
     assert path.read_text() == "a dog\n"
+
+
+def test_a_folder_as_output_is_refused_before_any_work(folders, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(use, "load", None)
+    for verb in ("generate", "evaluate"):
+        assert main([verb, str(folders / "gpt2"), str(tmp_path / "a.txt"), "--output", str(tmp_path)]) == 2
+        assert "is a folder: choose another name for the output" in capsys.readouterr().err
+
+
+def test_a_file_without_a_line_that_can_be_read(folders, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("a dog\na cat\n", encoding="utf-16")
+    assert main(["generate", str(folders / "run"), str(tmp_path / "a.txt"), "-o", str(tmp_path / "b.txt")]) == 3
+    assert "a.txt: no line can be read (not UTF-8 (byte 0xff)); it must be text in UTF-8" in capsys.readouterr().err
+    assert not (tmp_path / "b.txt").exists()
+    (tmp_path / "a.txt").write_text("")
+    assert list(use.readable(tmp_path / "a.txt", print)) == []

@@ -30,7 +30,7 @@ EXITS = {
     130: "stopped by Ctrl-C",
     143: "stopped by SIGTERM",
 }
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE}
 
 # Typer's own copy of click, or click itself, whichever this version stands on.
 UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])

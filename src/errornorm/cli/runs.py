@@ -26,12 +26,6 @@ Task = Annotated[
 ]
 
 
-def _refuse_input(output: Path | None, *inputs: Path | None) -> None:
-    """What is read must not be replaced."""
-    if output is not None and output.resolve() in {path.resolve() for path in inputs if path}:
-        raise typer.BadParameter(f"{output} is also the input: choose another name for the output")
-
-
 @app.command(
     epilog=example(
         "errornorm train run.yaml",
@@ -123,11 +117,13 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a model: perplexity, BLEU, chrF, ROUGE, and the share of outputs that copy their source."""
-    from ..data.files import written
+    from ..data.files import real, require_place, written
+
+    if output is not None:
+        require_place(output, corpus, pair)
     from ..training import use
     from ..training.config import Source
 
-    _refuse_input(output, corpus, pair)
     if languages is not None and not re.fullmatch(r"[^\s-]+-[^\s-]+", languages):
         raise typer.BadParameter(f"--languages {languages!r} is not of the form en-fr")
     source = Source(
@@ -141,7 +137,7 @@ def evaluate(
             tokenize=tokenize, flores_model=flores_model, tell=lambda done: tell(f"{done} outputs"),
         )  # fmt: skip
     if output is not None:
-        with written(output) as file:
+        with written(real(output)) as file:
             file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in verdict.outputs)
     if as_json:
         print_json(row)
@@ -173,17 +169,19 @@ def generate(
     """Translate, summarize or continue lines of text."""
     from contextlib import nullcontext
 
-    from ..data.files import written
+    from ..data.files import real, require_place, written
     from ..data.lines import Problem
+
+    if output is not None:
+        require_place(output, text)
     from ..training import use
 
     def unreadable(problem: Problem) -> None:
         say(f"{problem.where}: {problem.reason}: its output is an empty line")
 
-    _refuse_input(output, text)
     lines = use.readable(sys.stdin.buffer if text == Path("-") else text, unreadable)
     watched = output is None and sys.stdout.isatty()
-    with written(output) if output else nullcontext(sys.stdout) as file:
+    with written(real(output)) if output else nullcontext(sys.stdout) as file:
         for result in use.generate(model, lines, beams=beams, max_new_tokens=max_new_tokens, to=to, task=task):
             one_line = json_text({"output": result}) if as_json else " ".join(result.split("\n"))
             print(plain(one_line) if watched else one_line, file=file, flush=True)
@@ -204,6 +202,9 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare methods over seeds: mean, standard deviation, and paired bootstrap against a baseline."""
+    from ..data.files import require_place
+
+    require_place(output)
     from .. import comparison
 
     found = comparison.compare(runs, baseline, metric, samples, flores_model=flores_model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..data.files import real, require_place
 from ..data.lines import PACKED, DataError
 from ..data.records import Corpus
 from ..scoring.table import Scores
@@ -45,7 +46,7 @@ class Places:
         said = Corpus(output).format
         if form != "pairs" and said != form and not (own and not tokens and said == Corpus(source.files[0]).format):
             raise ValueError(f"{output} has the name of {said}, and the output is {form}: choose such a name")
-        if form == "parquet" and output.suffix in PACKED:
+        if form == "parquet" and output.suffix.lower() in PACKED:
             raise ValueError(f"{output}: Parquet is packed inside: leave out {output.suffix}")
         beside = None if tokens else Path(removed or output.with_name(output.name + ".removed.jsonl"))
         places = Places(output, None if pair is None else Path(pair), beside, form)
@@ -63,16 +64,15 @@ class Places:
     def _refuse(self, inputs: list[Path], scores: Path) -> None:
         seen: set[Path] = set()
         for path in self.files:
-            place = path.resolve()
-            if path.is_dir():
-                raise ValueError(f"{path} is a folder: choose another name for the output")
+            place = real(path)
+            require_place(path)
             if place in seen:
                 raise ValueError(f"{path} is the name of two outputs: choose another for one of them")
             seen.add(place)
-            if any(place == other.resolve() or (path.exists() and other.exists() and path.samefile(other))
+            if any(place == real(other) or (path.exists() and other.exists() and path.samefile(other))
                    for other in inputs):  # fmt: skip
                 raise ValueError(f"{path} is also the input: choose another name for the output")
-            if place.is_relative_to(scores.resolve()):
+            if place.is_relative_to(real(scores)):
                 raise ValueError(f"{path} is in the folder of the scores: choose another place for the output")
 
 

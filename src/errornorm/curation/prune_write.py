@@ -15,6 +15,7 @@ import numpy
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..data.files import real
 from ..data.lines import PACKED, DataError, Problem, seekable
 from ..data.records import Corpus, Record
 from ..scoring.table import Scores
@@ -27,12 +28,16 @@ Spans = list[list[float]]  # start, end, weight
 @contextmanager
 def all_or_none(*paths: Path) -> Iterator[list[Path]]:
     """Hidden files to write to, which get their names together at the end, or leave nothing."""
-    parts = [path.with_name(f".{os.getpid()}.part.{path.name}") for path in paths]  # the suffix stays
+    places = [real(path) for path in paths]
+    parts = [
+        place.with_name(f".{os.getpid()}.part.{path.name}")  # the suffix stays
+        for place, path in zip(places, paths, strict=True)
+    ]
     try:
-        for path in paths:
+        for path in places:
             path.parent.mkdir(parents=True, exist_ok=True)
         yield parts
-        for part, path in zip(parts, paths, strict=True):
+        for part, path in zip(parts, places, strict=True):
             part.replace(path)
     finally:
         for part in parts:
@@ -43,10 +48,10 @@ def all_or_none(*paths: Path) -> Iterator[list[Path]]:
 def writing(path: Path) -> Iterator[IO[bytes]]:
     """A file, packed by its suffix; the same content gives the same bytes."""
     with path.open("wb") as raw:
-        if path.suffix == ".gz":
+        if path.suffix.lower() == ".gz":
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
                 yield file  # type: ignore[misc]
-        elif path.suffix in PACKED:
+        elif path.suffix.lower() in PACKED:
             try:
                 import zstandard
             except ImportError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import Counter
@@ -14,6 +15,8 @@ from typing import IO, Any, Literal
 from .lines import PACKED, DataError, Problem
 from .noise import BILINGUAL, check, corrupt
 from .records import Corpus, Record
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no more can be written; such an error does not say where
 
 
 @dataclass(slots=True)
@@ -59,9 +62,28 @@ class Corrupted:
     quarantine: str | None
 
 
+def real(path: Path) -> Path:
+    """Where a name leads; of links in a circle, one of them (`Path.resolve` would raise an error for those)."""
+    return Path(os.path.realpath(path))
+
+
+def require_place(output: Path, *inputs: Path | None) -> None:
+    """Refuse a name that no file can have, or that of what is read."""
+    if output.is_dir():
+        raise ValueError(f"{output} is a folder: choose another name for the output")
+    if output.exists() and not output.is_file():
+        raise ValueError(f"{output} is a device or a pipe: choose another name for the output")
+    if real(output).is_symlink():
+        raise ValueError(f"{output} is a link that leads to itself: choose another name for the output")
+    if real(output) in {real(path) for path in inputs if path}:
+        raise ValueError(f"{output} is also the input: choose another name for the output")
+
+
 @contextmanager
 def written(path: Path) -> Iterator[IO[str]]:
-    """A file that is there completely, or not at all."""
+    """A file that is there completely, or not at all. A link is replaced: give the `real` path to follow it."""
+    if path.exists() and not path.is_dir():
+        require_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)  # of a process that was killed; or a link that leads elsewhere
@@ -71,6 +93,10 @@ def written(path: Path) -> Iterator[IO[str]]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+    except OSError as error:
+        if error.filename is None and error.errno in FULL:
+            error.filename = str(path)
+        raise
     finally:
         part.unlink(missing_ok=True)
 
@@ -88,10 +114,9 @@ def corrupt_file(
 ) -> Corrupted:
     """Read a corpus, add noise, and write JSONL with the truth about it. See `corrupt`."""
     quarantine = Quarantine(output.with_name(output.name + ".quarantine.jsonl"))
-    ours = {output.resolve(), quarantine.path.resolve()}
-    if ours & {path.resolve() for path in (corpus.path, corpus.pair, foreign) if path}:
-        raise ValueError(f"{output} is also the input: choose another name for the output")
-    if output.suffix in PACKED or output.is_dir():
+    for path in (output, quarantine.path):
+        require_place(path, corpus.path, corpus.pair, foreign)
+    if output.suffix.lower() in PACKED:
         raise ValueError(f"{output}: the output is a plain JSONL file: choose another name")
     check(noises, mode, [""] if foreign else [])
     both = BILINGUAL & noises.keys()
@@ -103,7 +128,7 @@ def corrupt_file(
     others = [line.text(target) for line in Corpus(foreign, form="text", needs=[target], columns=[target])
               if isinstance(line, Record)] if foreign else []  # fmt: skip
     made: Counter[str] = Counter()
-    with written(output) as file:
+    with written(real(output)) as file:
         fields = (record.fields for record in quarantine.filter(corpus))
         for example in corrupt(fields, noises, mode=mode, seed=seed, source=source, target=target, foreign=others):
             made[example["noise"]] += 1

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..data.files import real
+
 # Okabe and Ito's colours, which all eyes can tell apart, but for yellow, which is too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 BASELINES = ("#4A4F55", "#9299A1")
@@ -131,6 +133,7 @@ def titled(axes: Any, text: str, below: str) -> None:
 
 def save(figure: Any, path: Path, dpi: int = 110) -> None:
     """As PNG, completely or not at all."""
+    path = real(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

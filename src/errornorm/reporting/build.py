@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data.files import written
+from ..data.files import real, require_place, written
 from ..data.lines import DataError
 from ..scoring.table import Scores
 from . import figures as drawing
@@ -70,7 +70,7 @@ def report(
     page = before + data.text + after
     size = len(page.encode())
     assert size <= LIMIT, f"a page of {size} bytes"
-    with written(output) as file:
+    with written(real(output)) as file:
         file.write(page)
     drawn = drawing.draw(found.tally, Path(figures)) if figures is not None else []
     tally, records = found.tally, int(rows.meta["records"])
@@ -83,7 +83,8 @@ def _check(rows: Rows, output: Path) -> None:
     """Nothing that is read must be replaced."""
     if output.is_dir():
         raise ValueError(f"{output} is a folder: give the name of a file, such as {output / 'report.html'}")
-    if isinstance(rows, Scores) and output.resolve().parent == rows.folder.resolve() and output.suffix in _OURS:
+    require_place(output)
+    if isinstance(rows, Scores) and real(output).parent == real(rows.folder) and output.suffix in _OURS:
         raise ValueError(f"{output} is a part of the scores: choose another name for the output")
     corpus = rows.meta.get("corpus") or {}
     if any(_same(str(corpus.get(side) or ""), output) for side in ("path", "pair")):

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ..data.files import written
+from ..data.files import real, written
 from .disk import disk_full as disk_full
 from .disk import room_for as room_for
 from .disk import sync
@@ -215,7 +215,7 @@ def _exchange(left: Path, right: Path) -> bool:
 
 
 def _sized(folder: Path, key: str, size: int, digest: str) -> str | None:
-    if not (folder / key).resolve().is_relative_to(folder.resolve()):
+    if not real(folder / key).is_relative_to(real(folder)):
         return f"a file outside of it: {key}"
     try:
         if not stat.S_ISREG((folder / key).stat().st_mode):

@@ -1,0 +1,76 @@
+"""Where files are written: never over a device, through a link, and with a name when there is no room."""
+
+import errno
+import os
+import resource
+
+import pytest
+
+from errornorm.cli import main
+from errornorm.data.files import real, require_place, written
+
+LINE = '{"source": "a dog", "target": "un chien"}\n'
+
+
+def corrupt(corpus, output):
+    return main(["corrupt", str(corpus), "--noise", "untranslated=1", "-o", str(output)])
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINE)
+    return path
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path, corpus, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path / "link"):
+        assert corrupt(corpus, path) == 2
+        assert "is a device or a pipe: choose another name" in capsys.readouterr().err
+        with pytest.raises(ValueError, match="is a device or a pipe"), written(path):
+            pass
+        assert path.is_fifo()
+
+
+def test_a_link_stays_and_its_file_is_written(tmp_path, corpus):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "there" / "b.jsonl")
+    for _ in range(2):
+        assert corrupt(corpus, tmp_path / "link.jsonl") == 0
+        assert (tmp_path / "link.jsonl").is_symlink()
+        assert (tmp_path / "there" / "b.jsonl").read_text().count("\n") == 2
+        assert [path.name for path in (tmp_path / "there").iterdir()] == ["b.jsonl"]
+
+
+def test_links_in_a_circle_are_no_bug(tmp_path, corpus, capsys):
+    (tmp_path / "one.jsonl").symlink_to(tmp_path / "two.jsonl")
+    (tmp_path / "two.jsonl").symlink_to(tmp_path / "one.jsonl")
+    assert real(tmp_path / "one.jsonl" / "a").parent.parent == real(tmp_path)
+    assert corrupt(corpus, tmp_path / "one.jsonl") == 2
+    assert "is a link that leads to itself" in capsys.readouterr().err
+    assert corrupt(tmp_path / "one.jsonl", tmp_path / "b.jsonl") == 3
+    assert "Too many levels of symbolic links" in capsys.readouterr().err
+    assert (tmp_path / "one.jsonl").is_symlink()
+
+
+def test_what_is_read_is_no_place_for_what_is_written(tmp_path, corpus):
+    (tmp_path / "link").symlink_to(corpus)
+    require_place(tmp_path / "new", corpus, None)
+    for path, said in ((tmp_path, "is a folder"), (corpus, "is also the input"), (tmp_path / "link", "also the input")):
+        with pytest.raises(ValueError, match=said):
+            require_place(path, corpus, None)
+
+
+def test_a_file_that_may_not_grow_is_named(tmp_path, corpus, capsys):
+    corpus.write_text(LINE * 1000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        assert corrupt(corpus, tmp_path / "b.jsonl") == 5
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    said = f"{os.strerror(errno.EFBIG)}: {tmp_path / 'b.jsonl'}: make room, or choose another place"
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [corpus]
