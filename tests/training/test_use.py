@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -86,9 +87,9 @@ def test_tasks_that_do_not_fit(folders):
 
 
 def test_damaged_models(folders, tmp_path):
-    for name in ("config.json", "errornorm.json"):
+    for name, text in product(("config.json", "errornorm.json"), ('{"task"', "[" * 100_000)):
         (tmp_path / "config.json").write_text("{}")
-        (tmp_path / name).write_text('{"task"')
+        (tmp_path / name).write_text(text)
         with pytest.raises(DataError, match="is damaged") as error:
             use.load(tmp_path)
         assert "\n" not in str(error.value)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..scoring.objects import fields_of
 from ..scoring.rank import lists
 from ..scoring.table import Scores
 
@@ -39,7 +40,7 @@ class Grouping:
         if self.field == LENGTH:
             bounds = lists(rows["word_start"])[1]
             return [length_group(words) for words in (bounds[1:] - bounds[:-1]).tolist()]
-        values = (value_at(json.loads(fields), self.field) for fields in rows["fields"].to_pylist())
+        values = (value_at(fields, self.field) for fields in fields_of(rows))
         return [NONE if value is MISSING or value is None else text_of(value) for value in values]
 
 
@@ -47,7 +48,7 @@ def check_field(scores: Scores, field: str) -> None:
     """Refuse a field that no record has."""
     names: dict[str, None] = {}
     for batch in scores.batches(["fields"]):
-        for fields in map(json.loads, batch["fields"].to_pylist()):
+        for fields in fields_of(batch):
             if value_at(fields, field) is not MISSING:
                 return
             if len(names) < NAMED:

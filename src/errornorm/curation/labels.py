@@ -11,7 +11,6 @@ Other values need to be told which of them mean noise.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from ..scoring.objects import fields_of
 from ..scoring.table import Scores
 from ..scoring.words import word_of
 from ..specs import near
@@ -114,8 +114,8 @@ def kind_of(value: Any) -> str:
 def find_kind(scores: Scores, field: str) -> str:
     """The kind of the first label that says it; an empty list may be either."""
     for batch in scores.batches(["fields"]):
-        for fields in batch["fields"].to_pylist():
-            value = value_at(json.loads(fields), field)
+        for fields in fields_of(batch):
+            value = value_at(fields, field)
             if value is not MISSING and value is not None and (kind := kind_of(value)) != "empty":
                 return kind
     return "spans"

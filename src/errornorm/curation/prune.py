@@ -6,7 +6,6 @@ Memory: a few numbers for each text, none for tokens, however many there are.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from ..data.lines import read_lines
 from ..scoring.memory import scores_of
+from ..scoring.objects import fields_of
 from ..scoring.rank import lists
 from ..scoring.table import Scores
 from ..training.disk import room_for
@@ -175,8 +175,8 @@ def _quarantined(table: Scores) -> int:
 def _refuse_field(table: Scores, source: Input, name: str) -> None:
     """A field that is there already would be lost."""
     for batch in table.batches(["line", "fields"]):
-        for line, text in zip(batch["line"].to_pylist(), batch["fields"].to_pylist(), strict=True):
-            if name in source.names or (name in text and name in json.loads(text)):
+        for line, others in zip(batch["line"].to_pylist(), fields_of(batch), strict=True):
+            if name in source.names or name in others:
                 raise ValueError(f"{source.where(line)} has a field {name!r} already: choose another weights_field")
 
 

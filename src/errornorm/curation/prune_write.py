@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from ..data.files import real
 from ..data.lines import PACKED, DataError, Problem, seekable
 from ..data.records import Corpus, Record
+from ..scoring.objects import fields_of
 from ..scoring.table import Scores
 from .prune_choose import Chosen
 from .prune_input import KEPT, Input, corpus_of
@@ -111,7 +112,8 @@ def write_removed(given: Input, scores: Scores, chosen: Chosen, output: Path) ->
         for batch in scores.batches(["record", "line", "context", "text", "fields"]):
             gone = chosen.dropped[first : first + len(batch)]
             indexes = (numpy.flatnonzero(gone) + first).tolist()
-            for index, row in zip(indexes, batch.filter(pa.array(gone)).to_pylist(), strict=True):
+            some = batch.filter(pa.array(gone))
+            for index, row, fields in zip(indexes, some.to_pylist(), fields_of(some), strict=True):
                 said = {
                     "record": row["record"],
                     "where": given.where(row["line"]),
@@ -120,7 +122,7 @@ def write_removed(given: Input, scores: Scores, chosen: Chosen, output: Path) ->
                     "score": float(chosen.scores[index]),
                     **({"context": row["context"]} if row["context"] else {}),
                     "text": row["text"],
-                    "fields": json.loads(row["fields"]),
+                    "fields": fields,
                 }
                 file.write(_line(said))
             first += len(batch)
@@ -159,14 +161,11 @@ def _fields(given: Input, scores: Scores) -> Iterator[tuple[int, Mapping[str, An
                 yield item.where.line, item.fields
         return
     for batch in scores.batches(["line", "context", "text", "fields"]):
-        for row in batch.to_pylist():
+        for row, fields in zip(batch.to_pylist(), fields_of(batch), strict=True):
             *before, text = given.names
             # Of a prompt that is made of several fields only its text is known.
             name = before[0] if len(before) == 1 else "context"
-            yield (
-                row["line"],
-                {**({name: row["context"]} if before else {}), text: row["text"]} | json.loads(row["fields"]),
-            )
+            yield row["line"], {**({name: row["context"]} if before else {}), text: row["text"]} | fields
 
 
 def _write_parquet(given: Input, states: bytes, output: Path) -> None:

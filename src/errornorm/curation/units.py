@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import numpy
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..scoring.objects import fields_of
 from ..scoring.rank import AGGREGATES, SIGNS, aggregate, lists, of_tokens
 from ..scoring.table import Scores
 from ..scoring.words import word_of
@@ -109,11 +109,11 @@ class _Batch:
         self.usable, self.reasons = numpy.zeros(len(rows), bool), Counter[str]()
         self.unscored = 0
         places, words = _pairs(starts, ends), _pairs(word_starts, word_ends)
-        for row, fields in enumerate(rows["fields"].to_pylist()):
+        for row, fields in enumerate(fields_of(rows)):
             mine = slice(*self.bounds[row : row + 2].tolist())
             my_words = slice(*self.word_bounds[row : row + 2].tolist())
             try:
-                judged = judge(json.loads(fields), words[my_words], places[mine])
+                judged = judge(fields, words[my_words], places[mine])
             except LabelError as problem:
                 self.reasons[str(problem).partition(" (")[0]] += 1
                 continue

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..curation.groups import LENGTH as BY_LENGTH
 from ..data.lines import DataError
+from ..scoring.objects import fields_of
 from ..scoring.rank import aggregate, lists
 from .grid import LOSS, NORM, RED, YELLOW, Counts, count, places
 from .groups import Batch, Grouping, Groupings
@@ -73,7 +74,7 @@ class Gathered:
         batch = Batch(rows, lots(records), norms, nlls, bounds, places(norms, NORM), places(nlls, LOSS), means)
         self._count(batch)
         self._choose(batch, wide)
-        self.groupings.add(some["fields"].to_pylist(), batch)
+        self.groupings.add(list(fields_of(some)), batch)
 
     def _count(self, batch: Batch) -> None:
         tally = self.tally

@@ -127,8 +127,7 @@ class Groupings:
         self.found = False  # the field that the user names
         self.rows = 0
 
-    def add(self, fields: Sequence[str], batch: Batch) -> None:
-        records = [parsed(text) for text in fields]
+    def add(self, records: Sequence[dict[str, Any]], batch: Batch) -> None:
         for record in records:
             if len(self.seen) < MOST_VALUES:
                 self.seen.update(record)
@@ -163,15 +162,6 @@ class Groupings:
     def values(self, record: dict[str, Any], tokens: int) -> list[str]:
         """Of a record: its value in each of them."""
         return [length_label(tokens) if g is self.lengths else value_of(record, g.name) for g in self.all()]
-
-
-def parsed(text: str | None) -> dict[str, Any]:
-    """The other fields of a record."""
-    try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def value_of(record: dict[str, Any], name: str) -> str:

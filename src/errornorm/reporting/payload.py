@@ -12,8 +12,9 @@ import numpy
 import pyarrow as pa
 
 from ..curation.naming import output_options
+from ..scoring.objects import fields_of
 from .gather import REASONS, Gathered
-from .groups import Grouping, parsed
+from .groups import Grouping
 from .rows import Quarantined, Rows
 from .sentences import COLUMNS, encode
 from .texts import shown, to_json
@@ -162,9 +163,10 @@ def _sentences(
     for some in rows.batches(COLUMNS):
         begin, end = numpy.searchsorted(order, [passed, passed + len(some)])
         wanted = order[begin:end]
-        for row, values in zip(wanted.tolist(), some.take(pa.array(wanted - passed)).to_pylist(), strict=True):
-            names = found.groupings.values(parsed(values["fields"]), len(values["error_norm"]))
+        taken = some.take(pa.array(wanted - passed))
+        for row, values, fields in zip(wanted.tolist(), taken.to_pylist(), fields_of(taken), strict=True):
+            names = found.groupings.values(fields, len(values["error_norm"]))
             numbers = [p.get(g.index.get(name, -1), -1) for g, p, name in zip(groupings, places, names, strict=True)]
-            texts[row] = encode(values, chosen[row], numbers)
+            texts[row] = encode({**values, "fields": fields}, chosen[row], numbers)
         passed += len(some)
     return texts

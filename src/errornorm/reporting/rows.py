@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ..data.lines import DataError
+from ..scoring.objects import read_object
 from ..scoring.table import SCHEMA, Scores
 
 MOST_KINDS = 1_000  # of reasons
@@ -80,11 +79,8 @@ def read_quarantine(path: Path | None, most: int) -> Quarantined:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(line)
-                where, reason, text = (str(row.get(name) or "") for name in ("where", "reason", "text"))
-            except (ValueError, AttributeError) as error:
-                raise DataError(f"{path}:{number}: not a quarantined line ({error}); score the corpus again") from error
+            row = read_object(line, f"{path}:{number}")
+            where, reason, text = (str(row.get(name) or "") for name in ("where", "reason", "text"))
             kind = reason.partition(" (")[0][:200]
             if kind not in found.reasons and len(found.reasons) >= MOST_KINDS:
                 kind = "other reasons"

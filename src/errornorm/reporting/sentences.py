@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +35,7 @@ ROOMS = (Room(120, 5, 500), Room(80, 5, 300), Room(60, 3, 200), Room(40, 3, 200)
 
 
 def encode(row: dict[str, Any], why: int, groups: Sequence[int]) -> str:
-    """The most that fits. A long text is cut to the tokens around its worst one."""
+    """The most that fits; `fields` of the row is an object. A long text is cut to the tokens around its worst one."""
     for room in ROOMS:
         text = to_json(_pack(row, why, groups, room))
         if len(text.encode()) <= MOST_BYTES:
@@ -121,11 +120,7 @@ def _mean(values: NDArray[Any], unit: int) -> int:
 
 def _labelled(row: dict[str, Any], begin: int, end: int) -> list[int]:
     """Tokens of words that the record says are wrong: a list of 0 and 1, as long as there are words."""
-    try:
-        fields = json.loads(row["fields"] or "{}")
-        labels = fields.get(LABELS)
-    except (ValueError, AttributeError):
-        return []
+    labels = row["fields"].get(LABELS)
     spans = list(zip(row["word_start"], row["word_end"], strict=True))
     if not isinstance(labels, list) or len(labels) != len(spans) or not all(label in (0, 1) for label in labels):
         return []

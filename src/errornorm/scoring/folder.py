@@ -15,6 +15,7 @@ from ..data.files import written
 from ..data.lines import DataError
 from ..training.disk import sync
 from .corpus import Reading
+from .objects import read_object
 from .parts import FOUND, Settings, chunks, items_digest, joint_digest
 from .table import META, QUARANTINE, Scores
 
@@ -59,12 +60,10 @@ def begin(folder: Path, begun: Mapping[str, Any]) -> bool:
 
 def read_begun(path: Path) -> dict[str, Any]:
     """What a table was begun with, or finished."""
-    try:
-        there = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(there, dict) or not isinstance(there.get("threads"), int):
-            raise ValueError("no number of threads")
-    except ValueError as error:
-        raise DataError(f"{path}: damaged ({error}); remove the folder, or choose another") from error
+    remedy = "remove the folder, or choose another"
+    there = read_object(path.read_bytes(), path, remedy)
+    if not isinstance(there.get("threads"), int):
+        raise DataError(f"{path}: damaged (no number of threads); {remedy}")
     return there
 
 
@@ -94,11 +93,12 @@ def _named(name: str, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> st
 
 def about(path: Path) -> dict[str, Any]:
     """What a part says about itself."""
+    remedy = "remove this file and run again"
     try:
-        found: dict[str, Any] = json.loads(pq.read_schema(path).metadata[FOUND])
-    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: damaged ({error}); remove this file and run again") from error
-    return found
+        said = pq.read_schema(path).metadata[FOUND]
+    except (pa.ArrowException, KeyError, TypeError) as error:
+        raise DataError(f"{path}: damaged ({error}); {remedy}") from error
+    return read_object(said, path, remedy)
 
 
 def finish(folder: Path, reading: Reading, meta: dict[str, Any]) -> None:

@@ -25,7 +25,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..data.lines import DataError
+from .objects import AGAIN, from_part, read_object
 
 META, QUARANTINE, PART = "meta.json", "quarantine.jsonl", "part-{:05d}.parquet"
 VERSION = 1  # of the schema
@@ -87,15 +87,11 @@ class Scores:
             begun = any(folder.glob("part-*.parquet"))
             why = "the scoring is not finished; run it again, it goes on" if begun else "no scores there"
             raise DataError(f"{folder}: {why}")
-        try:
-            meta = json.loads((folder / META).read_text(encoding="utf-8"))
-            version = meta["schema"]
-            if version == VERSION and not all(isinstance(meta[name], int) for name in COUNTS):
-                raise ValueError("a count is no number")
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{folder / META}: damaged ({error}); score the corpus again") from error
-        if version != VERSION:
+        meta = read_object((folder / META).read_bytes(), folder / META)
+        if (version := meta.get("schema")) != VERSION:
             raise DataError(f"{folder}: scores of schema {version}, and this version reads {VERSION}; score again")
+        if odd := [name for name in COUNTS if not isinstance(meta.get(name), int)]:
+            raise DataError(f"{folder / META}: damaged ({odd[0]!r} is no number); {AGAIN}")
         scores = Scores(folder, meta)
         if missing := [part.name for part in scores.parts if not part.is_file()]:
             raise DataError(f"{folder}: {missing[0]} is missing; score the corpus again")
@@ -123,7 +119,8 @@ class Scores:
                     other = [name for name in columns or SCHEMA.names if not _same(file.schema_arrow.field(name))]
                     if other:
                         raise DataError(f"{part}: the column {other[0]!r} has another type; score the corpus again")
-                    yield from file.iter_batches(ROWS, columns=None if columns is None else list(columns))
+                    for rows in file.iter_batches(ROWS, columns=None if columns is None else list(columns)):
+                        yield from_part(rows, part)
             except pa.ArrowException as error:
                 raise DataError(f"{part}: not readable ({error}); score the corpus again") from error
 

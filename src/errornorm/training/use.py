@@ -64,7 +64,7 @@ def load(folder: Path | str, task: str | None = None) -> Saved:
         ours = place / "errornorm.json"
         use = json.loads(ours.read_text(encoding="utf-8")) if ours.is_file() else {}
         _refuse_odd(about, use)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: config.json or errornorm.json is damaged: {error}") from error
     guess = "translation" if about.get("is_encoder_decoder") else "language-modeling"
     use["task"] = task or use.get("task", guess)
