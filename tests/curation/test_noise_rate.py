@@ -116,6 +116,13 @@ def test_texts_that_are_certain_but_for_their_opening(tmp_path):
     assert estimate(write(tmp_path / "scores", rows)).learnt == pytest.approx(0.1, abs=0.01)
 
 
+def test_a_model_that_is_certain_of_everything(tmp_path):
+    found = estimate(write(tmp_path / "scores", [{"text": "a b c d e f", "context": "g", **even(1.0, 6)}] * 400))
+    assert found.learnt == 0
+    assert found.conflicts == (0, 0, 0)
+    assert not found.visible
+
+
 def test_uncertain_texts(tmp_path):
     found = estimate(corpus(tmp_path / "scores", 900, foreign=0.3))
     assert found.uncertain.share == pytest.approx(0.3, abs=0.05)

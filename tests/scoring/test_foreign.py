@@ -2,13 +2,14 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 
 from errornorm.cli.app import main
 from errornorm.data.lines import DataError
 from errornorm.scoring.folder import read_begun
 from errornorm.scoring.objects import read_object
-from errornorm.scoring.table import META
+from errornorm.scoring.table import META, SCHEMA, write_part
 from tests.score_tables import random_rows, write
 
 DEEP = "[" * 100_000
@@ -58,3 +59,73 @@ def test_what_a_table_was_begun_with(tmp_path):
     (tmp_path / "begun.json").write_text(DEEP)
     with pytest.raises(DataError, match=r"begun\.json: damaged .*remove the folder"):
         read_begun(tmp_path / "begun.json")
+
+
+@pytest.mark.parametrize("value", ["text", 1, True])
+@pytest.mark.parametrize("name", ["model", "corpus", "settings", "versions", "command"])
+def test_meta_data_of_another_type(tmp_path, name, value):
+    with pytest.raises(DataError, match=rf"meta\.json: damaged \('{name}' is"):
+        write(tmp_path, random_rows(3), **{name: value})
+
+
+@pytest.mark.parametrize("cutoff", ["1", None, float("nan"), 10**400])
+def test_a_cutoff_that_is_no_number(tmp_path, cutoff):
+    with pytest.raises(DataError, match=r"meta\.json: damaged \(the cutoff is"):
+        write(tmp_path, random_rows(3), settings={"cutoff": cutoff})
+
+
+def longer(values):
+    return [*values, values[-1]]
+
+
+ODD = {
+    "no text": ("text", lambda value: None, "has nulls"),
+    "no fields": ("fields", lambda value: None, "has nulls"),
+    "no line": ("line", lambda value: None, "has nulls"),
+    "no list": ("nll", lambda values: None, "has nulls"),
+    "no place": ("end", lambda values: [None, *values[1:]], "has nulls"),
+    "more norms": ("error_norm", longer, "has not as many entries"),
+    "more ends": ("end", longer, "has not as many entries"),
+    "more words": ("word_end", longer, "has not as many entries"),
+    "places behind": ("start", lambda values: [2**31 - 1] * len(values), "has places outside of the text"),
+    "words behind": ("word_end", lambda values: [1000] * len(values), "has places outside of the text"),
+    "places before": ("start", lambda values: [-1] * len(values), "has places outside of the text"),
+    "no alternative": ("alternatives", lambda rows: [None], "is not complete"),
+    "no share": ("alternatives", lambda rows: [{"token": 0, "rank": 1, "texts": ["a"], "p": []}], "is not complete"),
+}
+
+
+def changed(scores, name, change):
+    rows = scores.table().to_pylist()
+    rows[7][name] = change(rows[7][name])
+    write_part(scores.parts[0], pa.Table.from_pylist(rows, SCHEMA))
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_rows_that_score_does_not_write(tmp_path, odd):
+    name, change, why = ODD[odd]
+    scores = write(tmp_path, random_rows(20))
+    changed(scores, name, change)
+    with pytest.raises(DataError, match=rf"part-00000\.parquet: the column '\w+' {why}.*; score the corpus again"):
+        scores.table()
+
+
+def test_every_verb_names_the_part(tmp_path, capsys):
+    for name in ("fields", "error_norm", "start"):
+        scores = write(tmp_path / name, random_rows(20))
+        changed(scores, name, ODD["no list"][1])
+        names = {"fields": ("summary", "report", "detect", "prune"), "start": ("report", "detect")}
+        refused(capsys, scores.folder, tmp_path, scores.parts[0].name, names.get(name, ("summary", "report", "detect")))
+
+
+def test_a_token_without_a_number_spoils_no_sum(tmp_path, capsys):
+    scores = write(tmp_path / "scores", random_rows(20))
+    changed(scores, "nll", lambda values: [float("nan"), *values[1:]])
+    refused(capsys, scores.folder, tmp_path, scores.parts[0].name, ("summary", "detect"))
+    assert main(verbs(scores.folder, tmp_path)["report"]) == 0  # which counts such tokens
+
+
+def test_tokens_that_are_all_between_words(tmp_path, capsys):
+    rows = [{"text": "a", "start": [1], "end": [1], "fields": {"labels": [i % 2]}} for i in range(30)]
+    scores = write(tmp_path / "scores", rows)
+    assert main(verbs(scores.folder, tmp_path)["detect"]) == 0, capsys.readouterr().err

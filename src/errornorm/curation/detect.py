@@ -134,7 +134,7 @@ def detect(
         "level": level, "group_by": group_by, "resample_by": resample_by, "bootstrap": bootstrap, "seed": seed,
         "bins": BARS, "scores": {name: scores.meta.get(name) for name in DESCRIBED},
     }  # fmt: skip
-    first = next(iter(found.units))
+    first = next(level for level, units in found.units.items() if len(units))  # all tokens may be between words
     return Detection(
         rows, len(found.groups), dict(found.unusable), _histograms(found.units[first], first), settings,
         _notes(scores, found, judge),

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from ..evaluation.metrics import copies
 from ..openings import BINS, EVEN, excess, hardness
+from ..scoring.checks import require_numbers
 from ..scoring.rank import lists
 from ..scoring.table import Scores
 from . import conflicts
@@ -255,6 +256,7 @@ def read(scores: Scores, seed: int = 0) -> tuple[Sample, dict[str, float]]:
     sums = Sums(conflicts.SUMMED)
     parts: list[tuple[Floats, ...]] = []
     for rows in scores.batches([*COLUMNS, *conflicts.COLUMNS, "nll", "context", "text"]):
+        require_numbers(rows, [*conflicts.COLUMNS, "nll"])
         numbers, views = conflicts.numbers(rows), Views.of(rows)
         sums.add(["all"] * len(rows), numbers)
         chosen = numpy.flatnonzero((random.random(len(rows)) < keep) & ~numpy.isnan(views.surprise))

@@ -183,7 +183,7 @@ def _refuse_field(table: Scores, source: Input, name: str) -> None:
 def spans_of(tokens: Tokens, edge: Edge) -> Iterator[tuple[int, Spans]]:
     """The line of each text, and its spans of weight 0: tokens that stand side by side are one."""
     once = Edge(edge.value, edge.ties)
-    for batch, values, bounds in tokens.batches("line"):
+    for batch, values, bounds in tokens.batches("line", "text"):
         dropped = once.drop(values)
         (starts, _), (ends, _) = lists(batch["start"]), lists(batch["end"])
         for line, begin, end in zip(batch["line"].to_pylist(), bounds[:-1], bounds[1:], strict=True):

@@ -11,6 +11,7 @@ import numpy
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..scoring.checks import PLACES, require_numbers
 from ..scoring.objects import fields_of
 from ..scoring.rank import AGGREGATES, SIGNS, aggregate, lists, of_tokens
 from ..scoring.table import Scores
@@ -21,7 +22,6 @@ from .labels import NAN, Judge, LabelError
 Floats = NDArray[numpy.float64]
 Ints = NDArray[numpy.int64]
 LEVELS = ("token", "word", "sentence")
-PLACES = ("start", "end", "word_start", "word_end")
 SCORES = {
     "token": tuple(SIGNS),
     "word": tuple(f"{name}_{how}" for name in SIGNS for how in AGGREGATES),
@@ -67,10 +67,11 @@ class Collected:
 
 def collect(scores: Scores, judge: Judge, levels: Sequence[str], grouping: Grouping, clustering: Grouping) -> Collected:
     """All judged units of a table, in memory."""
-    columns = dict.fromkeys([*SIGNS, "above", "fields", *PLACES, *grouping.columns])
+    columns = dict.fromkeys([*SIGNS, "above", "fields", "text", *PLACES, *grouping.columns])
     found = Collected({}, [], [])
     parts: dict[str, list[Units]] = {level: [] for level in levels}
     for rows in scores.batches(list(columns)):
+        require_numbers(rows, SIGNS)
         batch = _Batch(rows, judge, len(found.groups))
         found.groups += list(compress(grouping.keys(rows), batch.usable))
         found.clusters += list(compress(clustering.keys(rows), batch.usable))

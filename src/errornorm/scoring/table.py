@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..data.lines import DataError
+from .checks import STATISTICS, checked, odd_entry
 from .objects import AGAIN, from_part, read_object
 
 META, QUARANTINE, PART = "meta.json", "quarantine.jsonl", "part-{:05d}.parquet"
@@ -42,7 +43,6 @@ VERSION = 1  # of the schema
 ROWS = 4096  # that are read at a time
 CUTOFF = 1.1  # of error norms, if no other is given
 COUNTS = ("records", "used", "quarantined", "tokens", "parts")  # in meta.json
-STATISTICS = ("nll", "error_norm", "entropy", "p_target", "margin")
 _INTS, _FLOATS = pa.list_(pa.int32()), pa.list_(pa.float32())
 ALTERNATIVE = pa.struct([("token", pa.int32()), ("rank", pa.int32()), ("texts", pa.list_(pa.string())), ("p", _FLOATS)])
 SCHEMA = pa.schema(
@@ -92,6 +92,8 @@ class Scores:
             raise DataError(f"{folder}: scores of schema {version}, and this version reads {VERSION}; score again")
         if odd := [name for name in COUNTS if not isinstance(meta.get(name), int)]:
             raise DataError(f"{folder / META}: damaged ({odd[0]!r} is no number); {AGAIN}")
+        if why := odd_entry(meta):
+            raise DataError(f"{folder / META}: damaged ({why}); {AGAIN}")
         scores = Scores(folder, meta)
         if missing := [part.name for part in scores.parts if not part.is_file()]:
             raise DataError(f"{folder}: {missing[0]} is missing; score the corpus again")
@@ -120,7 +122,7 @@ class Scores:
                     if other:
                         raise DataError(f"{part}: the column {other[0]!r} has another type; score the corpus again")
                     for rows in file.iter_batches(ROWS, columns=None if columns is None else list(columns)):
-                        yield from_part(rows, part)
+                        yield checked(from_part(rows, part))
             except pa.ArrowException as error:
                 raise DataError(f"{part}: not readable ({error}); score the corpus again") from error
 
