@@ -116,10 +116,10 @@ def test_a_command_that_failed_leaves_the_folder_to_a_better_one(folder, tmp_pat
 def test_a_model_that_gives_no_numbers_is_an_error_of_numerics(folder, tmp_path, capsys):
     model = tiny.model("gpt2")
     with torch.no_grad():
-        model.transformer.wte.weight[5:] = torch.nan
-    model.save_pretrained(tmp_path / "nan")
-    tiny.tokenizer("causal").save_pretrained(tmp_path / "nan")
-    argv = ["score", str(folder / "text.txt"), "--model", str(tmp_path / "nan"), "-o", str(tmp_path / "s")]
+        model.transformer.wte.weight[5:] = 3e38  # finite, but not its squares
+    model.save_pretrained(tmp_path / "huge")
+    tiny.tokenizer("causal").save_pretrained(tmp_path / "huge")
+    argv = ["score", str(folder / "text.txt"), "--model", str(tmp_path / "huge"), "-o", str(tmp_path / "s")]
     capsys.readouterr()
     assert main(argv) == 4
     assert "gives no number" in capsys.readouterr().err
@@ -169,6 +169,7 @@ def test_bad_lines_are_set_aside_and_counted(folder, tmp_path):
         ("pairs.jsonl", {"to": "fr"}, "no language tags"),
         ("pairs.jsonl", {"dtype": "int8"}, "float32, float64"),
         ("pairs.jsonl", {"device": "nowhere"}, "device='nowhere'"),
+        ("pairs.jsonl", {"device": "meta"}, "device='meta': it has no numbers; give another one, such as cpu"),
         ("pairs.jsonl", {"max_length": 10**6}, "positions"),
         ("pairs.jsonl", {"max_length": 1}, "at least 2"),
         ("pairs.jsonl", {"limit": 0}, "limit=0: at least 1"),

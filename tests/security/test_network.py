@@ -42,9 +42,9 @@ def test_this_machine_can_be_reached():
 @pytest.mark.parametrize("name", ["nobody/no-such-model", "no-such-folder"])
 def test_names_are_folders_unless_asked(name):
     """If one of these wanted to fetch something, the fixture `no_network` would see it."""
-    with pytest.raises(ValueError, match=r"no model there: it is no folder here.*download: true"):
+    with pytest.raises(DataError, match=r"no model there: it is no folder here.*download: true"):
         models.load(name, "causal")
-    with pytest.raises(ValueError, match=r"no tokenizer there: it is no folder here.*download: true"):
+    with pytest.raises(DataError, match=r"no tokenizer there: it is no folder here.*download: true"):
         tokenizing.load(name)
     with pytest.raises(DataError, match=r"no folder here.*download: true"):
         list(records(Source(dataset=name), ("text",)))

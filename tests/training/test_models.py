@@ -1,9 +1,12 @@
 """Every preset and many architectures can be made, trained and generated from; mistakes are told in a line."""
 
+import json
+
 import pytest
 import torch
 
 import errornorm
+from errornorm.data.lines import DataError
 from errornorm.evaluation import decode
 from errornorm.evaluation.encode import encode, pairs
 from errornorm.training import models, tokenizing
@@ -170,7 +173,7 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_mistakes_are_told_in_a_line(wrong):
     name, model, message = WRONG[wrong]
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises((DataError, ValueError), match=message) as error:
         built(name, model=model)
     assert "\n" not in str(error.value)
 
@@ -228,17 +231,50 @@ def test_pretrained_models_that_do_not_fit(saved, tmp_path):
         built("bart", model={"pretrained": str(saved / "gpt2")})
     with pytest.raises(ValueError, match="marian is a marian, which is for translation or summarization"):
         built("gpt2", model={"pretrained": str(saved / "marian")})
-    with pytest.raises(ValueError, match="the model cannot be loaded") as error:
+    with pytest.raises(DataError, match=r"the model cannot be loaded: .*; check model\.overrides$") as error:
         built("gpt2", model={"pretrained": str(saved / "gpt2"), "overrides": {"n_embd": 20}})
     assert "\n" not in str(error.value)
     tiny.model("gpt2").config.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="the model cannot be loaded"):
+    with pytest.raises(DataError, match=r"the model cannot be loaded: .*; get the folder again$"):
         built("gpt2", model={"pretrained": str(tmp_path)})
     (tmp_path / "model.safetensors").write_bytes((saved / "gpt2" / "model.safetensors").read_bytes()[:1000])
-    with pytest.raises(ValueError, match="the model cannot be loaded"):
+    with pytest.raises(DataError, match=r"the model cannot be loaded: .*; get the folder again$"):
         built("gpt2", model={"pretrained": str(tmp_path)})
     with pytest.raises(ValueError, match="the model has only 64 positions"):
         built("gpt2", model={"pretrained": str(saved / "gpt2")}, max_length=65)
+
+
+@pytest.mark.parametrize("name", tiny.SHAPES)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_no_numbers(tmp_path, name, value):
+    model = tiny.model(name)
+    model.save_pretrained(tmp_path)
+    models.load(str(tmp_path), asked(name).kind)
+    key, parameter = list(model.named_parameters())[-1]
+    parameter.data.view(-1)[-1] = value
+    model.save_pretrained(tmp_path)
+    with pytest.raises(FloatingPointError, match=rf"NaN or Inf in {key}; .*get the folder again"):
+        models.load(str(tmp_path), asked(name).kind)
+
+
+@pytest.mark.parametrize("about", [
+    {"model_type": "marian", "encoder_layers": 10**9}, {"model_type": "qwen2", "num_hidden_layers": 10**9},
+])  # fmt: skip
+def test_models_that_would_never_be_built(tmp_path, about):
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    with pytest.raises(DataError, match=r"layers in its config\.json is 1000000000, .*; get the folder again"):
+        models.load(str(tmp_path), "seq2seq" if about["model_type"] == "marian" else "causal")
+
+
+@pytest.mark.parametrize("name", tiny.SHAPES)
+def test_tensors_that_are_missing(tmp_path, name):
+    """The library would make new ones, and the numbers would be wrong. Tied ones are saved once."""
+    model = tiny.model(name)
+    tensors = model.state_dict()
+    (*_, key) = (key for key, tensor in tensors.items() if tensor.dim() == 1)
+    model.save_pretrained(tmp_path, state_dict={other: tensors[other] for other in tensors if other != key})
+    with pytest.raises(DataError, match=rf"files have no {key}; get the folder again"):
+        models.load(str(tmp_path), asked(name).kind)
 
 
 @pytest.mark.parametrize(("own", "after"), [(None, 1), (7, 1), ([7, 1], [7, 1]), ([7, 8], 1), (1, 1)])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from errornorm.data.lines import DataError
 from errornorm.training import tokenizing
 from errornorm.training.stops import Stopped
 from tests.tiny import PAIRS, tokenizer
@@ -130,7 +131,7 @@ def test_tokenizers_that_cannot_be_used(tmp_path):
     with pytest.raises(ValueError, match="no end-of-sequence token; set its eos_token"):
         tokenizing.load(foreign(tmp_path / "endless"))
     for missing in (tmp_path / "gone", tmp_path):
-        with pytest.raises(ValueError, match="no tokenizer there") as error:
+        with pytest.raises(DataError, match="no tokenizer there") as error:
             tokenizing.load(str(missing))
         assert "\n" not in str(error.value)
 
@@ -145,5 +146,5 @@ def test_what_is_no_fault_of_the_folder_comes_through(error):
 def test_a_model_without_its_tokenizer(tmp_path, name):
     """The library makes some tokenizers from nothing, which know no word."""
     hf.CONFIG_MAPPING[name]().save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="no tokenizer there"):
+    with pytest.raises(DataError, match="no tokenizer there"):
         tokenizing.load(str(tmp_path))

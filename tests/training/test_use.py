@@ -95,11 +95,44 @@ def test_damaged_models(folders, tmp_path):
         assert "\n" not in str(error.value)
     (tmp_path / "errornorm.json").unlink()
     tiny.model("gpt2").save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="no tokenizer there"):
+    with pytest.raises(DataError, match="no tokenizer there"):
         use.load(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="the model cannot be loaded"):
+    with pytest.raises(DataError, match=r"the model cannot be loaded: .*; get the folder again"):
         use.load(tmp_path)
+
+
+@pytest.mark.parametrize("length", [-5, 0, 1, True, 2**20 + 1, 10**30])
+def test_lengths_that_nobody_trains_on(tmp_path, length):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "errornorm.json").write_text(json.dumps({"max_length": length}))
+    with pytest.raises(DataError, match="'max_length' is"):
+        use.load(tmp_path)
+
+
+def test_the_tokenizer_of_another_model(tmp_path):
+    tiny.model("gpt2").save_pretrained(tmp_path)
+    tiny.tokenizer("causal", ("<2fr>",)).save_pretrained(tmp_path)
+    with pytest.raises(DataError, match="the tokenizer has a token 320, and the model only 320: they do not belong"):
+        use.load(tmp_path)
+
+
+def test_weights_that_are_no_numbers(folders, tmp_path, capsys):
+    model = tiny.model("gpt2")
+    model.lm_head.weight.data[0] = float("nan")
+    model.save_pretrained(tmp_path)
+    tiny.tokenizer("causal").save_pretrained(tmp_path)
+    (tmp_path / "a.txt").write_text("a dog\n")
+    for verb in ("evaluate", "generate"):
+        assert main([verb, str(tmp_path), str(tmp_path / "a.txt")]) == 4
+        assert "NaN or Inf in transformer.wte.weight" in capsys.readouterr().err
+
+
+def test_more_beams_than_tokens(folders, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("a dog\n")
+    for beams, message in (("1000", "beams=1000: the model has only 320 tokens"), ("1001", "'--beams'")):
+        assert main(["generate", str(folders / "gpt2"), str(tmp_path / "a.txt"), "--beams", beams]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_what_is_read_before_a_text():

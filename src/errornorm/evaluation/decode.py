@@ -35,6 +35,8 @@ def generate(
         max_length: Longest input; more is cut (at the end; of a text to continue, at the beginning).
         tell: Called with the number of outputs, now and then.
     """
+    if beams > (vocab := model.config.get_text_config(decoder=True).vocab_size):
+        raise ValueError(f"beams={beams}: the model has only {vocab} tokens to go on with; give fewer beams")
     longest, new = _lengths(model, max_length, max_new_tokens)
     if model.config.is_encoder_decoder:
         rows = encode(tokenizer, texts, cut=longest)

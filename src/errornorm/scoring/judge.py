@@ -50,6 +50,8 @@ class Judge:
         if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
             raise ValueError(f"dtype={self.dtype!r}: give float32, float64, bfloat16 or float16")
         try:
+            if torch.device(device).type == "meta":
+                raise RuntimeError("it has no numbers")
             saved.model.to(device, kind)
         except (RuntimeError, AssertionError) as error:
             raise ValueError(

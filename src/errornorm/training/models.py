@@ -9,10 +9,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from .. import specs
+from ..data.lines import DataError
 from ..evaluation.decode import positions
 from .config import TrainConfig
 from .presets import PRESETS, Kind
-from .tokenizing import loading, place
+from .tokenizing import AGAIN, loading, place
+
+DEEPEST = 10_000  # layers
 
 
 def build(config: TrainConfig, tokenizer: Any, seed: int) -> Any:
@@ -36,12 +39,13 @@ def build(config: TrainConfig, tokenizer: Any, seed: int) -> Any:
 
 def load(name: str, kind: Kind, download: bool = False, **overrides: Any) -> Any:
     """A pretrained model, from a folder or by its name. No code that comes with it is run."""
-    from transformers import AutoConfig
+    from transformers import AutoConfig, PreTrainedConfig
 
     careful: dict[str, Any] = {"trust_remote_code": False, "local_files_only": not download}
-    with loading(f"{name}: no model there"):
+    with loading(f"{name}: no model there", AGAIN):
         folder = place(name, download)
         _refuse_outside(Path(folder))
+        _refuse_deep(PreTrainedConfig.get_config_dict(folder, **careful)[0])
         about = AutoConfig.from_pretrained(folder, **careful)
     if about.is_encoder_decoder != (kind == "seq2seq"):
         able = "translation or summarization" if about.is_encoder_decoder else "language-modeling"
@@ -49,9 +53,23 @@ def load(name: str, kind: Kind, download: bool = False, **overrides: Any) -> Any
     _check_keys(about, overrides)
     for key, value in (_causal(about, kind) | overrides).items():
         setattr(about, key, value)
-    with loading(f"{name}: the model cannot be loaded"):
+    remedy = "; check model.overrides" if overrides else AGAIN
+    with loading(f"{name}: the model cannot be loaded", remedy):
         # A pickle (pytorch_model.bin) is read for its tensors only.
-        return _auto(kind).from_pretrained(folder, config=about, dtype="float32", weights_only=True, **careful)
+        model, found = _auto(kind).from_pretrained(
+            folder, config=about, dtype="float32", weights_only=True, output_loading_info=True, **careful
+        )
+    if missing := sorted(found["missing_keys"]):
+        more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
+        raise DataError(f"{name}: the model's files have no {missing[0]}{more}{remedy}")
+    _refuse_not_finite(model, name)
+    return model
+
+
+def _refuse_not_finite(model: Any, name: str) -> None:
+    for key, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise FloatingPointError(f"{name}: NaN or Inf in {key}; use an earlier checkpoint, or get the folder again")
 
 
 def _refuse_outside(folder: Path) -> None:
@@ -61,9 +79,18 @@ def _refuse_outside(folder: Path) -> None:
             names = json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()
             outside = [name for name in names if PurePath(name).name != name]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: damaged ({error}): save the model again") from error
+            raise DataError(f"{path}: damaged ({error}): save the model again") from error
         if outside:
-            raise ValueError(f"{path}: it names {outside[0]!r}, which is not beside it: save the model again")
+            raise DataError(f"{path}: it names {outside[0]!r}, which is not beside it: save the model again")
+
+
+def _refuse_deep(entries: dict[str, Any]) -> None:
+    """A model that would never be built."""
+    for key, value in entries.items():
+        if isinstance(value, dict):
+            _refuse_deep(value)
+        if "layer" in key and isinstance(value, int) and value > DEEPEST:
+            raise ValueError(f"{key} in its config.json is {value}, and more than {DEEPEST} layers are not built")
 
 
 def _scratch(config: TrainConfig, tokenizer: Any) -> Any:

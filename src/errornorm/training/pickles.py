@@ -48,13 +48,13 @@ def _constant(name: str) -> bool:
 def refuse_code(folder: Path) -> None:
     """Refuse a checkpoint that would run code, or names files that are not in it."""
     for path in sorted(folder.rglob(f"*{DESCRIPTION}")):  # ranks may have their own
-        with loading(f"{path}: not the description of a checkpoint; it is not loaded", DataError):
+        with loading(f"{path}: not the description of a checkpoint; it is not loaded"):
             with path.open("rb") as file:
                 found = _Careful(file).load()
             names = {str(info.relative_path) for info in found.storage_data.values()}
         if outside := sorted(name for name in names if PurePath(name).name != name):
             raise DataError(f"{path}: it names {outside[0]!r}, which is not beside it; the checkpoint is not loaded")
-        with loading(f"{path.parent}: more than numbers and texts in it; it is not loaded", DataError):
+        with loading(f"{path.parent}: more than numbers and texts in it; it is not loaded"):
             _require_plain(path.parent, found)
 
 
@@ -72,7 +72,7 @@ def _require_plain(folder: Path, found: Any) -> None:
 
 def loading_checkpoint(checkpoint: Path | str | None) -> AbstractContextManager[None]:
     """Its checksums hold, but what is in it may be anything: a pickle with more than numbers is refused by torch."""
-    return loading(f"{checkpoint} cannot be loaded; go on from a checkpoint of your own", DataError)
+    return loading(f"{checkpoint} cannot be loaded; go on from a checkpoint of your own")
 
 
 def require_state(checkpoint: Path) -> None:

@@ -134,7 +134,7 @@ def _undone(run: RunDir) -> Iterator[None]:
     """A run that cannot begin leaves nothing: else its mended configuration would be refused as another one."""
     try:
         yield
-    except (DataError, ValueError, ImportError):
+    except (DataError, ValueError, ImportError, FloatingPointError):
         if run.main and not run.manifest.exists():
             run.config.unlink(missing_ok=True)
             shutil.rmtree(run.data, ignore_errors=True)

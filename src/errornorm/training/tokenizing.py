@@ -8,21 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from ..allocators import refused
+from ..data.lines import DataError
 from .presets import Kind
 from .stops import Stopped
 
 PAD, END = "<pad>", "</s>"
+AGAIN = "; get the folder again"
 
 
 def load(name: str, tags: Sequence[str] = (), download: bool = False) -> Any:
     """A tokenizer that exists. Every one that leaves here can pad and end. No code that comes with it is run."""
     from transformers import AutoTokenizer
 
-    with loading(f"{name}: no tokenizer there"):
+    with loading(f"{name}: no tokenizer there", AGAIN):
         folder = place(name, download)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=not download)
     if len(tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)) < 2:  # what is made if there is none
-        raise ValueError(f"{name}: no tokenizer there: save the model's tokenizer to the same folder")
+        raise DataError(f"{name}: no tokenizer there: save the model's tokenizer to the same folder")
     if tokenizer.eos_token_id is None:
         raise ValueError(f"{name}: the tokenizer has no end-of-sequence token; set its eos_token first")
     if tokenizer.pad_token_id is None:
@@ -44,13 +46,11 @@ def place(name: str, download: bool) -> str:
     try:
         return str(snapshot_download(name, local_files_only=True, cache_dir=constants.HF_HUB_CACHE))
     except (OSError, ValueError) as error:
-        raise ValueError(
-            "it is no folder here, and was never fetched; check the name, or set download: true"
-        ) from error
+        raise DataError("it is no folder here, and was never fetched; check the name, or set download: true") from error
 
 
 @contextmanager
-def loading(what: str, kind: type[Exception] = ValueError) -> Iterator[None]:
+def loading(what: str, remedy: str = "") -> Iterator[None]:
     """One line about whatever a damaged or hostile folder leads to."""
     try:
         yield
@@ -58,7 +58,8 @@ def loading(what: str, kind: type[Exception] = ValueError) -> Iterator[None]:
         if isinstance(error, Stopped) or refused(error):
             raise
         said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise kind(f"{what}: {said}") from error
+        known = isinstance(error, DataError)  # and says what to do
+        raise DataError(f"{what}: {said}{'' if known else remedy}") from error
 
 
 def train_bpe(texts: Iterable[str], vocab: int, kind: Kind, tags: Sequence[str] = ()) -> Any:

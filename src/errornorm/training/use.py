@@ -70,7 +70,13 @@ def load(folder: Path | str, task: str | None = None) -> Saved:
     use["task"] = task or use.get("task", guess)
     model = models.load(str(place), kind_of(use["task"]))
     use.setdefault("max_length", min(LONGEST, decode.positions(model) or LONGEST))
-    return Saved(model, tokenizing.load(str(place)), **use)
+    tokenizer = tokenizing.load(str(place))
+    last, rows = max(tokenizer.get_vocab().values()), model.get_input_embeddings().weight.shape[0]
+    if last >= rows:
+        raise DataError(
+            f"{place}: the tokenizer has a token {last}, and the model only {rows}: they do not belong together"
+        )
+    return Saved(model, tokenizer, **use)
 
 
 def _refuse_odd(about: Any, use: Any) -> None:
@@ -81,6 +87,8 @@ def _refuse_odd(about: Any, use: Any) -> None:
     for name, value in use.items():
         if name not in kinds or not isinstance(value, kinds[name]):
             raise ValueError(f"{name!r} is {value!r}")
+    if not 2 <= use.get("max_length", LONGEST) <= 2**20:  # true is 1
+        raise ValueError(f"'max_length' is {use['max_length']!r}")
     if use.get("task", "translation") not in BY_TASK or not all(isinstance(tag, str) for tag in use.get("tags", [])):
         raise ValueError("an unknown task, or tags that are no texts")
 
