@@ -13,7 +13,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.samp
     ["yes", "null", "~", "1e3", ".5e3", "0x1F", "1_0", "- a", "a: b", "# a", " a ", "a\nb\n", "'", '"', "<<", "=", ""]
 )
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | TEXTS,
     lambda inside: st.lists(inside, max_size=3) | st.dictionaries(TEXTS, inside, max_size=3),
     max_leaves=10,
 )
@@ -51,6 +51,8 @@ def test_any_values_survive(values):
         (b"a: *b", "1:4: a: there is no anchor &b above; put a text with * in quotes"),
         (b"a: @b", "1:4: a: a text cannot begin with @; put it in quotes"),
         (b'a: "\\d"', "1:6: a: a backslash means something else in double quotes; use single ones"),
+        (b'a: 1\nb: "\\UFFFFFFFF"', "2:5: b: there is no character \\UFFFFFFFF; remove it"),
+        (b'a: "\\\\\\U00110000"', "1:7: a: there is no character \\U00110000; remove it"),
         (b"a: 'b' c", "1:8: a: text that does not belong here; check the quotes and the indentation"),
         (b"a: " + b"[" * 5000, "1:43: a: nested too deeply"),
         (b"a: &", "1:5: a: not YAML: expected alphabetic or numeric character, but found '\\x00'"),

@@ -106,7 +106,7 @@ def _keys(tree: Tree, error: Mapping[str, Any]) -> Keys:
     keys: Keys = ()
     value = tree.value
     for key in [*error["loc"], *named]:
-        if key == "[key]" or (isinstance(key, int) and isinstance(value, dict) and key not in value):
+        if isinstance(key, int) and isinstance(value, dict) and key not in value:
             continue
         keys = (*keys, key)
         try:
@@ -122,7 +122,7 @@ def _where(tree: Tree, error: Mapping[str, Any], keys: Keys) -> Where:
             keys = keys[:-1]
         return tree.places[keys].key
     place = tree.places[keys]
-    if error["type"] in ("extra_forbidden", "invalid_key", "setting") or error["loc"][-1:] == ("[key]",):
+    if error["type"] in ("extra_forbidden", "setting"):
         return place.key
     if keys == ("objective",) and place.value.column:
         inside = _inside(place, str(error.get("ctx", {}).get("error", "")))
@@ -172,8 +172,6 @@ def _words(error: Mapping[str, Any], keys: Keys, place: Place | None) -> str:
         return str(context["error"])
     if kind == "setting":
         return str(context["problem"])
-    if kind == "invalid_key" or error["loc"][-1:] == ("[key]",):
-        return f"a key must be a text; put it in quotes: '{value}'"
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
         near = specs.near(value.lower(), choices) if isinstance(value, str) else ""

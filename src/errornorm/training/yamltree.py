@@ -31,6 +31,8 @@ _PLAIN = re.compile(
     r"(?!(?:true|false|yes|no|on|off|y|n|null|none|nan|inf)$)[a-z_/][\w./()=-]*", re.ASCII | re.IGNORECASE
 )
 
+_HALF = re.compile("[\ud800-\udfff]")  # of a character in UTF-16
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -106,6 +108,10 @@ def parse(text: str, name: str, lines: bool = True) -> Tree:
         raise ConfigError(str(_syntax(error, text, name, lines))) from None
     except RecursionError:
         _refuse(Where(name, int(lines), 1), "nested too deeply")
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(str(_escape(text, name, lines))) from None
 
 
 def _refuse(where: Where, text: str, keys: str = "") -> NoReturn:
@@ -128,6 +134,16 @@ def _syntax(error: YAMLError, text: str, name: str, lines: bool) -> Fault:
     if not lines:
         return Fault(Where(name, 0), "", words)
     return Fault(Where(name, line, column), yamlwords.keys_at(rows, line), words)
+
+
+def _escape(text: str, name: str, lines: bool) -> Fault:
+    """What the library does not look at: an escape beyond the last character that there is."""
+    found = re.search(r"(?<!\\)(?:\\\\)*(\\U(?!000|0010)[0-9a-fA-F]{8})", text)
+    words = f"there is no character {found[1]}; remove it" if found else "not YAML"
+    if not lines:
+        return Fault(Where(name, 0), "", words)
+    line, column = _line_column(text, found.start(1) if found else 0)
+    return Fault(Where(name, line, column), yamlwords.keys_at(text.split("\n"), line), words)
 
 
 class _Builder:
@@ -187,7 +203,7 @@ class _Builder:
             if not isinstance(name, ScalarNode):
                 self._fault(name.start_mark, keys, "a key must be a word, not a list or a mapping")
                 continue
-            key = self._scalar(name, keys)
+            key = self._key(name, keys)
             if merged and key in found:
                 continue
             if key in own:
@@ -197,6 +213,16 @@ class _Builder:
             own |= {} if merged else {key: name.start_mark.line + 1}
             found[key] = self._value(value, (*keys, key), name.start_mark)
         return found
+
+    def _key(self, node: ScalarNode, keys: Keys) -> str:
+        """A key that is no text is told, and then taken for one: what follows from it is known by its name."""
+        text = str(node.value).encode("utf-8", "backslashreplace").decode()
+        before = len(self._made.faults)
+        key = self._scalar(node, (*keys, text))
+        if not isinstance(key, str) and len(self._made.faults) == before:
+            shown = yamlwords.short(text)
+            self._fault(node.start_mark, (*keys, text), f"a key must be a text; put it in quotes: '{shown}'")
+        return key if isinstance(key, str) else text
 
     def _pairs(self, node: MappingNode, keys: Keys) -> Iterator[tuple[Node, Node, bool]]:
         """Keys and values: its own, then those that it merges."""
@@ -223,6 +249,9 @@ class _Builder:
         if make is None:
             self._fault(node.start_mark, keys, f"the tag {yamlwords.short(kind)} is not allowed; remove it")
             return None
+        if half := _HALF.search(text):
+            self._fault(node.start_mark, keys, f"half a character ({half[0]!r}); write it whole, without escapes")
+            return None
         try:
             return make(text)
         except (KeyError, ValueError):
@@ -236,7 +265,10 @@ def _kind(node: Node) -> str:
 
 def _int(text: str) -> int:
     digits = text.replace("_", "")
-    return int(digits, 0) if digits.lstrip("+-")[1:2].isalpha() else int(digits)
+    number = int(digits, 0) if digits.lstrip("+-")[1:2].isalpha() else int(digits)
+    if number.bit_length() > 64:
+        raise ValueError("nothing here is so large")
+    return number
 
 
 def _float(text: str) -> float:
