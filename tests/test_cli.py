@@ -242,6 +242,8 @@ def test_on_a_terminal_tables_are_drawn(capsys, monkeypatch):
         (["demo", "--source", __file__], "--source and --target belong together: give both"),
         (["demo", "--seed", "-1"], "see errornorm demo --help"),
         (["evaluate", "a", "b", "--languages", "fr"], "--languages 'fr' is not of the form en-fr; see"),
+        (["generate", "a", "--beams", "1001"], "1001 is not in the range 1<=x<=1000"),
+        (["score", "a", "--model", "b", "--limit", "9999999999"], "is not in the range 1<=x<=2147483647"),
         (["train"], "give a configuration file, such as run.yaml"),
     ],
 )
@@ -305,6 +307,27 @@ def test_bench_passes_its_options_on(capsys, monkeypatch, tmp_path):
     assert seen["sizes"] == [(2048, 512, 32000)]
 
 
+@pytest.mark.parametrize(("given", "code", "said"), [
+    (7, 7, ""), (None, 0, ""), ("no such method", 1, "errornorm: no such method\n"),
+])  # fmt: skip
+def test_code_of_a_user_that_exits(capsys, monkeypatch, given, code, said):
+    monkeypatch.setattr(errornorm.bench, "run", lambda *_, **__: sys.exit(given))
+    assert run(capsys, "bench") == (code, "", said)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes streams as a shell does")
+def test_closed_streams_are_no_error():
+    done = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *COMMAND, "kernels"])
+    assert done.returncode == 0
+
+
+def test_ctrl_c_at_the_very_start_is_one_line(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(COMMAND, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "errornorm: stopped by Ctrl-C; nothing was done\n")
+
+
 def test_a_reader_that_leaves_is_no_error():
     process = subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
@@ -314,7 +337,8 @@ def test_a_reader_that_leaves_is_no_error():
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_ctrl_c_leaves_no_file(tmp_path):
+@pytest.mark.parametrize(("number", "code", "by"), [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")])
+def test_a_signal_leaves_no_file(tmp_path, number, code, by):
     endless, output = tmp_path / "endless.txt", tmp_path / "out" / "noisy.jsonl"
     os.mkfifo(endless)
     argv = ["corrupt", str(endless), "--target-field", "text", "--noise", "repetition=0.5", "--output", str(output)]
@@ -324,8 +348,8 @@ def test_ctrl_c_leaves_no_file(tmp_path):
         feed.flush()
         while not (output.parent.is_dir() and any(output.parent.iterdir())):
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate()
-    assert process.returncode == 130
-    assert err == "errornorm: stopped by Ctrl-C; no half-written file is left\n"
+    assert process.returncode == code
+    assert err == f"errornorm: stopped by {by}; no half-written file is left\n"
     assert list(output.parent.iterdir()) == []

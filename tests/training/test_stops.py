@@ -43,6 +43,18 @@ def test_a_signal_that_a_library_caught_is_told_again():
     assert done == ["went on"]
 
 
+def test_the_innermost_has_its_words():
+    def stopped(first):
+        with at_once("; outside"):
+            with at_once("; inside"):
+                first and signal.raise_signal(TERM)
+            signal.raise_signal(TERM)
+
+    for first, words in ((True, "inside"), (False, "outside")):
+        with pytest.raises(Stopped, match=f"stopped by SIGTERM; {words}"):
+            stopped(first)
+
+
 @pytest.mark.parametrize("number", [INT, TERM])
 def test_the_first_signal_is_remembered(number):
     with Stops() as stops:

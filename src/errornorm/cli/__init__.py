@@ -1,7 +1,13 @@
 """The command line. A verb parses, calls one library function, prints; torch is imported by the verbs that need it."""
 
-from . import corpora, detects, parts, prunes, reports, reproduces, runs, scores, summaries
-from .app import EXITS, app, explain, main
+import sys
+
+try:
+    from . import corpora, detects, parts, prunes, reports, reproduces, runs, scores, summaries
+    from .app import EXITS, app, explain, main
+except KeyboardInterrupt:  # before `main` can catch it
+    print("errornorm: stopped by Ctrl-C; nothing was done", file=sys.stderr)
+    raise SystemExit(130) from None
 
 __all__ = [
     "EXITS",

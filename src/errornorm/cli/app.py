@@ -17,6 +17,7 @@ import typer
 from .._version import __version__
 from ..allocators import refused
 from ..data.visible import plain
+from ..training.stops import at_once
 from .printing import Said, example, out, say, verbatim
 
 EXITS = {
@@ -59,18 +60,25 @@ class Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, and return its exit code."""
+    _open_streams()
     run, said = Run(), Said(logging.WARNING)
     logging.getLogger().addHandler(said)
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        code = app(sys.argv[1:] if argv is None else list(argv), prog_name="errornorm", obj=run, standalone_mode=False)
+        with at_once("; no half-written file is left"):
+            code = app(words, prog_name="errornorm", obj=run, standalone_mode=False)
         sys.stdout.flush()
         if code == 130:  # Typer's answer to Ctrl-C
             raise KeyboardInterrupt
     except (KeyboardInterrupt, typer.Abort):
         say("stopped by Ctrl-C; no half-written file is left")
         code = 130
-    except SystemExit:  # Typer's answer to a reader that left, as `head` does
-        return 0
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # Typer's answer to a reader that left, as `head` does
+            return 0
+        if isinstance(stop.code, str):
+            say(stop.code)
+        code = 1 if isinstance(stop.code, str) else stop.code
     except BrokenPipeError:  # the same, at the flush: do not fail once more while closing
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -83,6 +91,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         logging.getLogger().removeHandler(said)
     return int(code or 0)
+
+
+def _open_streams() -> None:
+    """A stream that was closed before the start (`>&-`) leads nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def explain(error: Exception) -> tuple[int, str]:

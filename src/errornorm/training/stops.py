@@ -47,31 +47,37 @@ class Stopped(Exception):  # noqa: N818 (it is no failure)
 def at_once(after: str | None = None) -> Iterator[Callable[[], None]]:
     """Inside, SIGTERM ends the run where it is, as Ctrl-C does anyway: there is nothing to save.
 
-    Yields what ends it a second time, to be called now and then: a library may have caught the first.
+    Yields what ends it a second time, to be called now and then: a library may have caught the first. One inside
+    another has its own words.
 
     Args:
         after: What to say about it; by default, that it was before the first step.
     """
-    got: list[int] = []
-
-    def again() -> None:
-        if got:
-            raise Stopped(got[0], after=after)
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        got.append(number)
-        raise Stopped(number, after=after)
-
+    handle = _AtOnce(after)
     here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield again
+    before = signal.getsignal(signal.SIGTERM)
+    if not here or not (before is signal.SIG_DFL or isinstance(before, _AtOnce)):
+        yield handle.again
         return
     signal.signal(signal.SIGTERM, handle)
     try:
-        yield again
+        yield handle.again
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    again()
+        signal.signal(signal.SIGTERM, before)
+    handle.again()
+
+
+class _AtOnce:
+    def __init__(self, after: str | None) -> None:
+        self._after, self._got = after, 0
+
+    def again(self) -> None:
+        if self._got:
+            raise Stopped(self._got, after=self._after)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._got = number
+        self.again()
 
 
 class Stops:
