@@ -9,7 +9,7 @@ import typer
 
 from ..data.visible import visible
 from .app import app
-from .printing import AsJson, example, out, print_json, print_table, progress, say
+from .printing import MOST, AsJson, example, out, print_json, print_table, progress, say
 
 ScoresFolder = Annotated[Path, typer.Argument(metavar="SCORES", help="A folder that errornorm score has made.")]
 
@@ -39,7 +39,9 @@ def detect(
         str | None,
         typer.Option(metavar="FIELD", help="Draw texts of equal value together, such as id.", show_default=False),
     ] = None,
-    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples of texts for the 95 % intervals; 0: none.")] = 1000,
+    bootstrap: Annotated[
+        int, typer.Option(min=0, max=MOST, help="Resamples of texts for the 95 % intervals; 0: none.")
+    ] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
     output: Annotated[
         Path | None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, example, out, print_json, print_markdown, print_table, progress
+from .printing import MOST, AsJson, example, out, print_json, print_markdown, print_table, progress
 
 
 @app.command(epilog=example("errornorm methods", "errornorm methods ent_fraction", "errornorm methods tailr --json"))
@@ -67,8 +67,10 @@ def bench(
         list[Any],
         typer.Option(parser=_size, metavar="N,D,V", help="Tokens, hidden size and vocabulary; may be repeated."),
     ] = ["2048,512,32000"],  # noqa: B006
-    repeat: Annotated[int, typer.Option(help="Rounds; in each, everyone takes one step.")] = 5,
-    threads: Annotated[int, typer.Option(help="For torch. With 1, CPU time is measured; with more, wall time.")] = 1,
+    repeat: Annotated[int, typer.Option(max=MOST, help="Rounds; in each, everyone takes one step.")] = 5,
+    threads: Annotated[
+        int, typer.Option(max=MOST, help="For torch. With 1, CPU time is measured; with more, wall time.")
+    ] = 1,
     fraction: Annotated[float, typer.Option(help="Share of the tokens that truncating methods drop.")] = 0.1,
     output: Annotated[
         Path, typer.Option(metavar="FOLDER", file_okay=False, help="Where bench.json and bench.png go.")

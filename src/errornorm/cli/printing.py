@@ -16,6 +16,7 @@ from ..data.visible import json_text, plain
 
 Corpus = Annotated[Path, typer.Argument(metavar="CORPUS", help="JSONL, TSV, text or Parquet; .gz, .zst too.")]
 Pair = Annotated[Path | None, typer.Argument(metavar="PAIR", help="Target side of aligned text.", show_default=False)]
+MOST = 2**31 - 1  # of any number of things
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, example, out, print_json, print_markdown, print_table, progress, say
+from .printing import MOST, AsJson, example, out, print_json, print_markdown, print_table, progress, say
 
 if TYPE_CHECKING:
     from errornorm_reproduce.run import Reproduced
@@ -30,7 +30,7 @@ def reproduce(
     ] = "tiny",
     data: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Local corpora, for small.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=10, help="How many, from 0.")] = 3,
-    jobs: Annotated[int, typer.Option(min=1, help="Cells at a time, each with one thread.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST, help="Cells at a time, each with one thread.")] = 1,
     method: Annotated[list[str], typer.Option(metavar="NAME", help="Only these rows; may be repeated.")] = [],  # noqa: B006
     method_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Python file with METHODS: more rows.")

@@ -13,10 +13,10 @@ import typer
 
 from ..data.visible import json_text, plain
 from .app import app
-from .printing import AsJson, Corpus, Pair, example, out, print_json, print_table, progress, say, shown
+from .printing import MOST, AsJson, Corpus, Pair, example, out, print_json, print_table, progress, say, shown
 
-Beams = Annotated[int, typer.Option(min=1, help="Of the search; 1 is greedy.")]
-MaxNew = Annotated[int, typer.Option(min=1, help="Longest output, in tokens.")]
+Beams = Annotated[int, typer.Option(min=1, max=1000, help="Of the search; 1 is greedy.")]
+MaxNew = Annotated[int, typer.Option(min=1, max=MOST, help="Longest output, in tokens.")]
 Flores = Annotated[
     Path | None, typer.Option(metavar="FILE", help="SentencePiece model of flores200.", show_default=False)
 ]
@@ -100,7 +100,7 @@ def evaluate(
     ] = [],  # noqa: B006
     beams: Beams = 5,
     max_new_tokens: MaxNew = 128,
-    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate on so many records.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=MOST, help="Evaluate on so many records.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Outputs as JSONL.")] = None,
     task: Task = None,
     languages: Annotated[str | None, typer.Option(metavar="en-fr", help="Of a multilingual model.")] = None,
@@ -196,7 +196,7 @@ def compare(
     ],
     baseline: Annotated[str, typer.Option(metavar="METHOD", help="What the others are compared with.")] = "mle",
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="What the bars show.", show_default=False)] = None,
-    samples: Annotated[int, typer.Option(min=10, help="Of the bootstrap.")] = 1000,
+    samples: Annotated[int, typer.Option(min=10, max=MOST, help="Of the bootstrap.")] = 1000,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The picture.")] = Path("compare.png"),
     flores_model: Flores = None,
     as_json: AsJson = False,

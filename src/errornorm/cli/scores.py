@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, Corpus, Pair, example, out, print_json, print_table, progress
+from .printing import MOST, AsJson, Corpus, Pair, example, out, print_json, print_table, progress
 
 
 @app.command(
@@ -44,18 +44,20 @@ def score(
     cutoff: Annotated[
         float, typer.Option(help="Tokens with a larger error norm get their rank and the model's own choices.")
     ] = 1.1,
-    alternatives: Annotated[int, typer.Option(min=0, help="How many of those.")] = 5,
+    alternatives: Annotated[int, typer.Option(min=0, max=MOST, help="How many of those.")] = 5,
     max_length: Annotated[
-        int | None, typer.Option(min=2, help="Most tokens read at once; the model's own.", show_default=False)
+        int | None, typer.Option(min=2, max=MOST, help="Most tokens read at once; the model's own.", show_default=False)
     ] = None,
     to: Annotated[str | None, typer.Option(metavar="fr", help="Target language of a multilingual model.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Score so many records.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=MOST, help="Score so many records.")] = None,
     device: Annotated[str | None, typer.Option(metavar="NAME", help="Such as cuda:1.", show_default=False)] = None,
     dtype: Annotated[str, typer.Option(metavar="NAME", help="float32, float64, bfloat16 or float16.")] = "float32",
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Of a batch, padding included.")] = 4096,
-    part: Annotated[int, typer.Option(min=1, help="Records of a part, which is what a killed process loses.")] = 1000,
+    batch_tokens: Annotated[int, typer.Option(min=1, max=MOST, help="Of a batch, padding included.")] = 4096,
+    part: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Records of a part, which is what a killed process loses.")
+    ] = 1000,
     engine: Annotated[str, typer.Option(help="local, or ray: many processes, on one machine or several.")] = "local",
-    workers: Annotated[int, typer.Option(min=0, help="Of ray; 0: one for each processor or GPU.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, max=MOST, help="Of ray; 0: one for each processor or GPU.")] = 0,
     advise: Annotated[
         bool, typer.Option("--advise", help="Say how much is noise and what to do, as errornorm summary does.")
     ] = False,

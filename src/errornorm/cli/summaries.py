@@ -11,7 +11,7 @@ import typer
 from ..data.visible import visible
 from .app import app
 from .detects import ScoresFolder, span
-from .printing import AsJson, example, out, print_json, print_table, progress
+from .printing import MOST, AsJson, example, out, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from ..curation.summary import Summary
@@ -33,7 +33,7 @@ def summary(
     by: Annotated[
         list[str], typer.Option(metavar="SCORE", help="Of texts; groups are ranked by the first. May be repeated.")
     ] = ["error_norm_mean"],  # noqa: B006
-    worst: Annotated[int, typer.Option(min=1, help="How many groups are printed.")] = 10,
+    worst: Annotated[int, typer.Option(min=1, max=MOST, help="How many groups are printed.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
     as_json: AsJson = False,
 ) -> None:

@@ -16,7 +16,7 @@ from .. import specs
 from . import alike
 from .alike import WEIGHT
 from .presets import PRESETS, Kind, kind_of
-from .settings import File, Share, or_one, refused
+from .settings import MOST, Count, File, Share, or_one, refused
 
 Preset = Annotated[str, Field(json_schema_extra={"enum": list(PRESETS)})]
 Metric = Literal["likelihood", "bleu", "chrf", "rouge", "copies"]
@@ -62,7 +62,7 @@ class Source(Settings):
     """Such as `en-fr`: several pairs in one model; each source text then begins with a tag such as `<2fr>`."""
     name: str | None = None
     """In reports; the file's name if not given."""
-    limit: Annotated[int, Field(ge=1)] | None = None
+    limit: Count | None = None
     """Use this many records from the beginning."""
 
     @model_validator(mode="after")
@@ -106,7 +106,7 @@ class Data(Settings):
     """One corpus or a list of them, for evaluation at the end; of several, the mean is reported too."""
     prefix: str = ""
     """Put before each source text, such as the "summarize: " of T5."""
-    max_length: Annotated[int, Field(ge=2)] = 256
+    max_length: Annotated[int, Field(ge=2, le=MOST)] = 256
     """Longest source and target in tokens: longer pairs are left out and counted; summarization cuts long sources.
     Language modelling: length of the rows that text is packed into."""
     temperature: Annotated[float, Field(ge=1)] = 1.0
@@ -156,26 +156,26 @@ class Tokenizer(Settings):
     """A folder or a name for `AutoTokenizer.from_pretrained`."""
     download: bool = False
     """Fetch it from the Hub if it is not on this machine."""
-    vocab: Annotated[int, Field(ge=300)] = 8000
+    vocab: Annotated[int, Field(ge=300, le=2**24)] = 8000
     """Size of the BPE that is trained; one for both languages."""
-    sample: Annotated[int, Field(ge=1)] = 1_000_000
+    sample: Count = 1_000_000
     """Train it on this many records of each corpus."""
 
 
 class Training(Settings):
     """How the model learns."""
 
-    steps: Annotated[int, Field(ge=1)] = 1000
+    steps: Count = 1000
     """Optimizer steps."""
-    tokens_per_step: Annotated[int, Field(ge=16)] = 4000
+    tokens_per_step: Annotated[int, Field(ge=16, le=MOST)] = 4000
     """Tokens of a step, padding included, over all ranks and micro-batches; of a pair, the longer side counts."""
-    micro_batches: Annotated[int, Field(ge=1)] = 1
+    micro_batches: Count = 1
     """Cut each step's batch on each rank into so many pieces: less memory, same result."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     """At its highest."""
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     """How the learning rate falls after the warm-up."""
-    warmup: Annotated[int, Field(ge=0)] = 100
+    warmup: Annotated[int, Field(ge=0, le=MOST)] = 100
     """Steps in which it rises."""
     label_smoothing: Share = 0.0
     """Inside the objective, exactly once."""
@@ -198,7 +198,7 @@ class Training(Settings):
 class Evaluation(Settings):
     """What is measured."""
 
-    every: Annotated[int, Field(ge=0)] = 0
+    every: Annotated[int, Field(ge=0, le=MOST)] = 0
     """Steps between evaluations on `valid`; 0: at the end only."""
     metrics: list[Metric] | None = None
     """By the task if not given: likelihood; for translation bleu, chrf and copies; for summarization rouge, copies."""
@@ -206,11 +206,11 @@ class Evaluation(Settings):
     """The same, for evaluations during training."""
     best: Measure | None = None
     """Keep the model of the best evaluation by this measure, which `during` must have; the last one if not given."""
-    beams: Annotated[int, Field(ge=1)] = 5
+    beams: Annotated[int, Field(ge=1, le=1000)] = 5
     """Of the search; 1 is greedy."""
-    max_new_tokens: Annotated[int, Field(ge=1)] = 128
+    max_new_tokens: Count = 128
     """Longest output."""
-    limit: Annotated[int, Field(ge=1)] | None = None
+    limit: Count | None = None
     """Evaluate on this many records."""
     tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none", "flores200"] = "13a"
     """Of BLEU. `flores200` needs `flores_model`."""
@@ -228,16 +228,16 @@ class Evaluation(Settings):
 class Checkpoints(Settings):
     """What is kept to go on from."""
 
-    every: Annotated[int, Field(ge=1)] = 500
+    every: Count = 500
     """Steps."""
-    keep: Annotated[int, Field(ge=1)] = 2
+    keep: Count = 2
     """The newest so many, and the best."""
 
 
 class Logging(Settings):
     """What is told."""
 
-    every: Annotated[int, Field(ge=1)] = 10
+    every: Count = 10
     """Steps from line to line of metrics.jsonl."""
     report_to: list[Literal["tensorboard", "wandb", "mlflow", "trackio"]] = []
     """Loggers of the trainer, beside metrics.jsonl."""

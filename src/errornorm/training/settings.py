@@ -24,6 +24,8 @@ def _file(value: Any) -> Any:
 
 
 File = Annotated[Path, Field(strict=False), BeforeValidator(_file)]
+MOST = 2**31 - 1  # of anything that is counted
+Count = Annotated[int, Field(ge=1, le=MOST)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
