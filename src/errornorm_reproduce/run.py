@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from errornorm import specs
+from errornorm.data.lines import DataError
 from errornorm.training.run import is_main
 
 from . import choose, grid, methods, render
@@ -92,6 +93,8 @@ def reproduce(name: str, asked: Asked, tell: Callable[[str], None] = lambda text
     item, plan = item_of(name), asked.plan()
     if plan.scale.needs_data and asked.data is None and any(cell.corpus for cell in item.cells(plan)):
         raise ValueError(f"the scale {asked.scale} needs local data: give their folder with --data")
+    if asked.data is not None and not asked.data.is_dir():
+        raise DataError(f"{asked.data}: no such folder; give that of the local data with --data")
     how = grid.Grid(asked.store, Place(asked.work, asked.data), asked.method_file, asked.jobs, tell)
     choice = choices(item, plan)
     if asked.partition is not None:

@@ -88,7 +88,7 @@ def test_own_data_and_a_second_run_in_the_same_folder(done, tmp_path, monkeypatc
 
 def test_what_is_not_ours_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("dear")
-    with pytest.raises(DataError, match=r"has other files \(thesis.tex\): choose another folder"):
+    with pytest.raises(ValueError, match=r"has other files \(thesis.tex\): choose another folder"):
         demo.run(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "dear"
 

@@ -65,6 +65,9 @@ def test_small_without_data_is_refused(tmp_path, capsys):
 
     assert cli.main(["reproduce", "table-lm", "--scale", "small", "--results", str(tmp_path)]) == 2
     assert "--data" in capsys.readouterr().err
+    asked = ["--scale", "small", "--results", str(tmp_path), "--data", str(tmp_path / "nowhere")]
+    assert cli.main(["reproduce", "table-lm", *asked]) == 3
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_the_page_has_what_was_run(folder, tmp_path, monkeypatch):

@@ -189,7 +189,11 @@ def corrupt(
     while block := [dict(example) for example in islice(stream, BLOCK)]:
         for i, example in enumerate(block):
             if told := TRUTH & example.keys():
-                raise ValueError(f"example {first + i} has a field {min(told)!r} already: it would be overwritten")
+                number = first + i + 1
+                raise ValueError(
+                    f"record {number} has a field {min(told)!r} already, which would be overwritten: give all noise at "
+                    "once, or rename the field"
+                )
         supply.rng = random.Random(f"{seed} {first}")
         _learn(supply, [str(example[target]).split() for example in block])
         made: list[tuple[int, dict[str, Any]]] = []

@@ -122,7 +122,7 @@ def _clear(output: Path) -> None:
     ours = {PAGE, RESULTS, "train.jsonl", "test.jsonl", "quarantine.jsonl", "runs"}
     if output.exists():
         if others := sorted({path.name for path in output.iterdir()} - ours):
-            raise DataError(f"{output} has other files ({others[0]}): choose another folder")
+            raise ValueError(f"{output} has other files ({others[0]}): choose another folder")
         for name in ours:
             path = output / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from . import rank
-from .table import STATISTICS, Scores
+from .checks import STATISTICS
+from .table import Scores
 
 
 def overview(scores: Scores) -> list[tuple[str, str, str]]:

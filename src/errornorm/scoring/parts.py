@@ -24,9 +24,10 @@ from ..data.lines import Problem
 from ..data.records import Record
 from ..evaluation.encode import by_length
 from . import rank, words
+from .checks import STATISTICS
 from .encode import Encoded, Encoder, windows
 from .forward import Forward, Judged
-from .table import ALTERNATIVE, CUTOFF, SCHEMA, STATISTICS
+from .table import ALTERNATIVE, CUTOFF, SCHEMA
 
 BYTES = 2**22  # of text, after which a part ends however few its records are
 FOUND = b"errornorm.part"  # what a part's file says about itself

@@ -38,7 +38,7 @@ def parse(name: str) -> tuple[str, str]:
 
         raise ValueError(
             f"unknown score {name!r}{near(name, NAMES)}; there are {', '.join(SIGNS)}, each with "
-            f"{', '.join('_' + how for how in AGGREGATES)}, and above"
+            f"{', '.join('_' + how for how in AGGREGATES)}, above, and for prune random"
         )
     return statistic, how
 

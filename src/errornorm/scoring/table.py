@@ -85,15 +85,15 @@ class Scores:
             raise DataError(f"{folder}: no such folder; errornorm score makes one")
         if not (folder / META).is_file():
             begun = any(folder.glob("part-*.parquet"))
-            why = "the scoring is not finished; run it again, it goes on" if begun else "no scores there"
-            raise DataError(f"{folder}: {why}")
+            rest = "the scoring is not finished; run it again, it goes on"
+            raise DataError(f"{folder}: {rest if begun else 'no scores there; errornorm score makes some'}")
         meta = read_object((folder / META).read_bytes(), folder / META)
         if (version := meta.get("schema")) != VERSION:
             raise DataError(f"{folder}: scores of schema {version}, and this version reads {VERSION}; score again")
         if odd := [name for name in COUNTS if not isinstance(meta.get(name), int)]:
             raise DataError(f"{folder / META}: damaged ({odd[0]!r} is no number); {AGAIN}")
-        if why := odd_entry(meta):
-            raise DataError(f"{folder / META}: damaged ({why}); {AGAIN}")
+        if entry := odd_entry(meta):
+            raise DataError(f"{folder / META}: damaged ({entry}); {AGAIN}")
         scores = Scores(folder, meta)
         if missing := [part.name for part in scores.parts if not part.is_file()]:
             raise DataError(f"{folder}: {missing[0]} is missing; score the corpus again")

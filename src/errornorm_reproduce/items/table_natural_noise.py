@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..plan import Claim, Item
 from .table_untranslated import CHOICE, MEASURES
 
-NAME, COLUMN = "table-natural-noise", "BLEU"
+NAME, COLUMN = "table-natural-noise", "proceedings"
 
 ITEM = Item(
     name=NAME,
