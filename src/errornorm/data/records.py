@@ -223,22 +223,31 @@ def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
 def _rows(batch: Any) -> Iterator[dict[str, Any] | str]:
     """Each row, or why Python cannot hold its values: bytes that are no UTF-8, a date beyond the calendar."""
     try:
-        yield from batch.to_pylist()
+        yield from map(_known, batch.to_pylist())
     except (ValueError, OverflowError):
         for row in range(len(batch)):
             try:
-                yield from batch.slice(row, 1).to_pylist()
+                yield from map(_known, batch.slice(row, 1).to_pylist())
             except UnicodeDecodeError as error:
                 yield f"not UTF-8 (byte 0x{error.object[error.start]:02x})"
             except (ValueError, OverflowError) as error:
                 yield f"a value that cannot be read ({' '.join(str(error).split())})"
 
 
+def _known(value: Any) -> Any:
+    """The same with null for NaN, which is how tables of others say that there is no number."""
+    if isinstance(value, dict):
+        return {name: _known(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def _flaw(row: dict[str, Any], max_bytes: int) -> str | None:
     """What no line of JSON could have, or could not be read from one."""
     size = 0
     for value in _leaves(row):
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, float) and math.isinf(value):
             return f"{value} is no JSON number"
         size += len(value.encode()) if isinstance(value, str) else 0
     return f"longer than {max_bytes} bytes ({size} bytes)" if size > max_bytes else None
