@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -214,13 +213,13 @@ def estimated(cell: Cell, place: Place) -> dict[str, Any]:
     sample, _ = noise_rate.read(scores)
     fields = map(json.loads, scores.table(["fields"])["fields"].to_pylist())
     noisy = [int(of.get("noise", CLEAN) != CLEAN) for of in fields]
-    places = zip(sample.openings.tolist(), sample.hard.tolist(), noisy, strict=True)
+    places = list(zip(sample.openings.tolist(), sample.hard.tolist(), noisy, strict=True))
     known = {} if found.rate is None else {"rate": found.rate}
     return {
         "measures": {"truth": sum(noisy) / len(noisy), "learnt": found.learnt or 0.0} | known,
         "estimate": found.as_dict(),
         "said": advice.describe(found),
-        "openings": [[_short(norm), _short(hard), bad] for norm, hard, bad in islice(places, SOME)],
+        "openings": [[_short(norm), _short(hard), bad] for norm, hard, bad in places[:: -(-len(places) // SOME)]],
     }
 
 
