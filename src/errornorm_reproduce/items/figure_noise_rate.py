@@ -33,7 +33,7 @@ def cells(plan: Plan) -> list[Cell]:
 
 
 def _told(measures: Mapping[str, float]) -> str:
-    return f"{measures['rate']:.1%}" if "rate" in measures else "cannot be told"
+    return f"{measures['rate']:.1%}" if "rate" in measures else "no estimate"
 
 
 def text(found: Found) -> str:
@@ -55,8 +55,8 @@ def _summary(found: Found) -> str:
     off, worst = max(told, key=lambda one: one[0])
     return (
         f"With {ENOUGH:.0%} of noise or more there was an estimate in {len(told)} of {len(noisy)} cases, off by at "
-        f"most {100 * off:.1f} points ({worst.row}, {worst.column}); in the others the advice says that it cannot be "
-        "told."
+        f"most {100 * off:.1f} points ({worst.row}, {worst.column}); in the others the advice names no "
+        "number, and says why."
     )
 
 
