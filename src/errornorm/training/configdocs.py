@@ -7,6 +7,7 @@ from typing import Any
 
 from .config import TrainConfig
 from .configwords import SECTIONS
+from .settings import MOST
 
 INTRO = """# Settings of a run
 
@@ -77,7 +78,10 @@ def _type(entry: dict[str, Any]) -> str:
         name = "whole number" if entry["type"] == "integer" else "number"
         signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
         return " ".join(
-            [name, ", ".join(f"{sign} {entry[limit]}" for limit, sign in signs.items() if limit in entry)]
+            [
+                name,
+                ", ".join(f"{sign} {entry[limit]}" for limit, sign in signs.items() if entry.get(limit, MOST) != MOST),
+            ]
         ).strip()
     if entry["type"] == "string":
         return "path" if entry.get("format") == "path" else "text"
