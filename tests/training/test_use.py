@@ -11,7 +11,7 @@ import pytest
 from errornorm.cli import main
 from errornorm.data.lines import DataError
 from errornorm.evaluation import decode
-from errornorm.training import use
+from errornorm.training import tokenizing, use
 from errornorm.training.config import Source
 from tests import tiny
 from tests.tiny import PAIRS, write_jsonl
@@ -112,7 +112,9 @@ def test_lengths_that_nobody_trains_on(tmp_path, length):
 
 def test_the_tokenizer_of_another_model(tmp_path):
     tiny.model("gpt2").save_pretrained(tmp_path)
-    tiny.tokenizer("causal", ("<2fr>",)).save_pretrained(tmp_path)
+    tiny.tokenizer("causal").save_pretrained(tmp_path)
+    use.load(tmp_path)
+    tokenizing.load(str(tmp_path), ["<2fr>"]).save_pretrained(tmp_path)
     with pytest.raises(DataError, match="the tokenizer has a token 320, and the model only 320: they do not belong"):
         use.load(tmp_path)
 
