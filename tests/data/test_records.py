@@ -40,7 +40,7 @@ JSONL = LINES | {
     ),
     "a number without end": (b'{"source": "a", "target": "b", "n": ' + b"1" * 4500 + b"}", "longer"),
     "not a number": (b'{"source": "a", "target": "b", "n": NaN}', "NaN is no JSON number"),
-    "a number beyond all floats": (b'{"source": "a", "target": "b", "n": -1e999}', "too large (-1e999)"),
+    "a number beyond all floats": (b'{"source": "a", "target": "b", "n": -1e999}', None),
     "half a character elsewhere": (b'{"source": "a", "target": "b", "n": "\\ud800"}', "half of a character"),
     "a line separator": ('{"source": "a\u2028b", "target": "c"}'.encode(), None),
     "a carriage return": (b'{"source": "a", "target": "b"}\r', None),
@@ -174,12 +174,9 @@ def test_a_row_of_parquet_that_is_no_line_of_json(tmp_path):
 
     texts, numbers = ["one", "two", "t" * 99, "four"], [[1.5], [float("nan")], [], [0.0, float("inf")]]
     parquet.write_table(pyarrow.table({"text": texts, "n": numbers}), tmp_path / "a.parquet")
-    one, two, *bad = Corpus(tmp_path / "a.parquet", max_bytes=50)
-    assert one.fields == {"text": "one", "n": [1.5]}
-    assert two.fields == {"text": "two", "n": [None]}  # NaN says that there is no number
-    assert [(item.where.line, item.reason) for item in bad] == [
-        (3, "longer than 50 bytes (99 bytes)"), (4, "inf is no JSON number"),
-    ]  # fmt: skip
+    one, two, bad, four = Corpus(tmp_path / "a.parquet", max_bytes=50)
+    assert [record.fields["n"] for record in (one, two, four)] == [[1.5], [None], [0.0, None]]
+    assert (bad.where.line, bad.reason) == (3, "longer than 50 bytes (99 bytes)")
 
 
 def test_rows_of_parquet_become_objects_a_few_at_a_time(tmp_path):

@@ -6,7 +6,7 @@ try:
     from . import corpora, detects, parts, prunes, reports, reproduces, runs, scores, summaries
     from .app import EXITS, app, explain, main
 except KeyboardInterrupt:  # before `main` can catch it
-    print("errornorm: stopped by Ctrl-C; nothing was done", file=sys.stderr)
+    sys.stderr.write("errornorm: stopped by Ctrl-C; nothing was done\n")
     raise SystemExit(130) from None
 
 __all__ = [

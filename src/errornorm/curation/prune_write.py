@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 
 from ..data.files import real
 from ..data.lines import PACKED, DataError, Problem, seekable
-from ..data.records import Corpus, Record
+from ..data.records import Corpus, Record, finite
 from ..scoring.objects import fields_of
 from ..scoring.table import Scores
 from .prune_choose import Chosen
@@ -141,16 +140,7 @@ def _spliced(raw: bytes, name: str, spans: Spans) -> bytes:
 
 
 def _line(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(_finite(fields), ensure_ascii=False, default=str).encode() + b"\n"
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN: it becomes null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+    return json.dumps(finite(fields), ensure_ascii=False, default=str).encode() + b"\n"
 
 
 def _fields(given: Input, scores: Scores) -> Iterator[tuple[int, Mapping[str, Any]]]:

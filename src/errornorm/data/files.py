@@ -14,7 +14,7 @@ from typing import IO, Any, Literal
 
 from .lines import PACKED, DataError, Problem
 from .noise import BILINGUAL, check, corrupt
-from .records import Corpus, Record
+from .records import Corpus, Record, finite
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no more can be written; such an error does not say where
 
@@ -132,7 +132,7 @@ def corrupt_file(
         fields = (record.fields for record in quarantine.filter(corpus))
         for example in corrupt(fields, noises, mode=mode, seed=seed, source=source, target=target, foreign=others):
             made[example["noise"]] += 1
-            file.write(json.dumps(example, ensure_ascii=False, default=str) + "\n")
+            file.write(json.dumps(finite(example), ensure_ascii=False, default=str) + "\n")
         if not quarantine.used:
             first = next(iter(quarantine.reasons), "it is empty")
             raise DataError(f"{corpus.path}: no record can be used ({first}); check the format and the fields' names")

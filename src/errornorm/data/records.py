@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -101,12 +101,12 @@ def _object(line: Line) -> Record | Problem:
         return dict(found)
 
     try:
-        value = json.loads(line.text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=_number)
+        value = json.loads(line.text, object_pairs_hook=pairs, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         return bad(f"not JSON: {error.msg}", error.colno)
     except RecursionError:
         return bad("JSON that is nested too deeply")
-    except ValueError as error:  # a number of thousands of digits, beyond all floats, or NaN
+    except ValueError as error:  # a number of thousands of digits, or NaN
         return bad(f"not JSON: {error}".partition(";")[0])
     if not isinstance(value, dict):
         return bad(f"a JSON {type(value).__name__}, not an object")
@@ -137,13 +137,6 @@ def _depth(value: Any) -> int:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"a number that is too large ({text[:20]})")
-    return value
 
 
 def _tsv(corpus: Corpus) -> Iterator[Record | Problem]:
@@ -212,7 +205,7 @@ def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
                 for row in _rows(batch):
                     number += 1
                     where = Where(str(corpus.path), number)
-                    row = row if isinstance(row, str) else _flaw(row, corpus.max_bytes) or row
+                    row = row if isinstance(row, str) else _too_long(row, corpus.max_bytes) or row
                     yield Problem(where, row) if isinstance(row, str) else Record(where, row)
     # Damage, of the archive or in it; names that are no UTF-8.
     except (pyarrow.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
@@ -223,33 +216,28 @@ def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
 def _rows(batch: Any) -> Iterator[dict[str, Any] | str]:
     """Each row, or why Python cannot hold its values: bytes that are no UTF-8, a date beyond the calendar."""
     try:
-        yield from map(_known, batch.to_pylist())
+        yield from map(finite, batch.to_pylist())
     except (ValueError, OverflowError):
         for row in range(len(batch)):
             try:
-                yield from map(_known, batch.slice(row, 1).to_pylist())
+                yield from map(finite, batch.slice(row, 1).to_pylist())
             except UnicodeDecodeError as error:
                 yield f"not UTF-8 (byte 0x{error.object[error.start]:02x})"
             except (ValueError, OverflowError) as error:
                 yield f"a value that cannot be read ({' '.join(str(error).split())})"
 
 
-def _known(value: Any) -> Any:
-    """The same with null for NaN, which is how tables of others say that there is no number."""
-    if isinstance(value, dict):
-        return {name: _known(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_known(inner) for inner in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+def finite(value: Any) -> Any:
+    """The same with null for what is no number in JSON: NaN, by which other tools say that there is none, and Inf."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(inner) for key, inner in value.items()}
+    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _flaw(row: dict[str, Any], max_bytes: int) -> str | None:
-    """What no line of JSON could have, or could not be read from one."""
-    size = 0
-    for value in _leaves(row):
-        if isinstance(value, float) and math.isinf(value):
-            return f"{value} is no JSON number"
-        size += len(value.encode()) if isinstance(value, str) else 0
+def _too_long(row: dict[str, Any], max_bytes: int) -> str | None:
+    size = sum(len(value.encode()) for value in _leaves(row) if isinstance(value, str))
     return f"longer than {max_bytes} bytes ({size} bytes)" if size > max_bytes else None
 
 
