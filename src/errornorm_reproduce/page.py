@@ -59,9 +59,9 @@ def markdown(results: Path, folder: Path) -> str:
             text, figure = run.shown(item, plan, store)
             picture = f"\n![{item.title}]({os.path.relpath(figure, folder)})\n" if figure else ""
             sections.append(f"#{text}{picture}")  # a scale has sections, and the page scales
-            claims += [(item.name, v.claim.text, v.text) for v in verdicts(item, there)]
+            claims += [(item.name, v.claim.text, v.claim.better, v.text) for v in verdicts(item, there)]
             autos += knobs.lines(item, there)
-        summary = table(("item", "the paper says", "here"), claims)
+        summary = table(("item", "the paper says", "better is", "here"), claims)
         parts += [f"## Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections, *knobs.section(autos)]
     return "\n".join(parts)
 

@@ -167,7 +167,7 @@ def test_the_page_begins_with_all_claims(store, sure, tmp_path):
         store.write(cell, {"measures": {"bleu": 5.0}}, 60.0, 1)  # of equal ones, the first is chosen
     text, site = (path.read_text(encoding="utf-8") for path in page.write(tmp_path, store.folder))
     claims = text[: text.index("### ")]
-    assert "| table-untranslated | TaiLr exhibits modest gains | held in 1 of 2, did not hold in 1 of 2 |" in claims
+    assert "| TaiLr exhibits modest gains | TaiLr | held in 1 of 2, did not hold in 1 of 2 |" in claims
     assert "## Untranslated text" in text
     assert "<td>TaiLr exhibits modest gains</td>" in site
 
