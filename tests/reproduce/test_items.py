@@ -60,6 +60,13 @@ def test_the_paper_scale_says_what_it_takes_and_how_to_start_it(capsys):
     assert told["command"].startswith("torchrun --nproc-per-node 4 -m errornorm.cli reproduce table-lm --scale paper")
 
 
+def test_what_there_is_as_json(capsys):
+    from errornorm import cli
+
+    assert cli.main(["reproduce", "--json"]) == 0
+    assert [row["item"] for row in json.loads(capsys.readouterr().out)] == list(ITEMS)
+
+
 def test_small_without_data_is_refused(tmp_path, capsys):
     from errornorm import cli
 

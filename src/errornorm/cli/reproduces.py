@@ -55,7 +55,11 @@ def reproduce(
     from errornorm_reproduce.items import ITEMS
 
     if not items and page is None:
-        print_table(("item", "in the paper", "what"), [(i.name, i.where, i.title) for i in ITEMS.values()])
+        there = [(i.name, i.where, i.title) for i in ITEMS.values()]
+        if as_json:
+            print_json([dict(zip(("item", "where", "title"), row, strict=True)) for row in there])
+        else:
+            print_table(("item", "in the paper", "what"), there)
         return
     asked = run.Asked(scale, data, seeds, jobs, results, work, tuple(method), method_file, slurm)
     answers: list[dict[str, Any]] = []
