@@ -35,7 +35,7 @@ def _save(figure: Any, path: Path) -> None:
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        figure.savefig(path, format="svg", metadata={"Date": None}, dpi=200)
 
 
 def lines(series: Lines, path: Path, x: str, y: str, marks: Sequence[float] = ()) -> None:
@@ -81,11 +81,12 @@ def histograms(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 def openings(found: Mapping[str, Sequence[Sequence[float]]], path: Path) -> None:
     """Texts by what follows their first token, and by its error norm; what is above the line is suspicious."""
     figure, rows = _figure(3, -(-len(found) // 3))
-    for axes, (name, points) in zip(rows.flat, found.items(), strict=False):
+    for axes, (name, texts) in zip(rows.flat, found.items(), strict=False):
         for side, label, colour in ((0, "clean", "#2980b9"), (1, "noisy", "#c0392b")):
-            mine = [(hard, norm) for norm, hard, noisy in points if noisy == side]
+            mine = [(hard, norm) for norm, hard, noisy in texts if noisy == side]
             if mine:
-                axes.scatter(*zip(*mine, strict=True), s=3, alpha=0.5, linewidths=0, color=colour, label=label)
+                points = zip(*mine, strict=True)
+                axes.scatter(*points, s=3, alpha=0.5, linewidths=0, color=colour, label=label, rasterized=True)
         axes.plot([0, 1], [EVEN, EVEN + 0.5], color="black", linewidth=0.8)
         axes.set_title(name, fontsize=9)
         axes.set_xlim(0, 1.02)
