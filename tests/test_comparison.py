@@ -139,6 +139,16 @@ def test_a_star_where_more_than_the_method_differs(tmp_path, changes, what):
     assert found.rows()[1][1][3].endswith(" *")
 
 
+def test_settings_of_the_training_are_compared_where_both_say_them(tmp_path):
+    mle = write(tmp_path / "a", manifest={"training": {"steps": 400, "clip": 1.0, "freeze": []}})
+    dft = write(tmp_path / "b", "dft", manifest={"training": {"steps": 800, "clip": 1.0, "warmup": 5, "freeze": []}})
+    old = write(tmp_path / "c", "tailr")
+    found = compare([mle, dft])
+    assert found.notes == ["translation: the runs differ in steps: 400 (mle); 800 (dft)"]
+    assert not group(found, "dft").differences["bleu"].alike
+    assert group(compare([mle, old]), "tailr").differences["bleu"].alike
+
+
 def test_scores_of_other_tests_are_not_compared(tmp_path):
     short = write(tmp_path / "b", "dft", outputs=translated(0.2, num=50))
     found = compare([write(tmp_path / "a"), short])

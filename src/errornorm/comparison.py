@@ -109,8 +109,8 @@ def compare(
     standard deviation what other seeds might. It is not corrected for the number of methods. Measures without a value
     per sentence (nll, perplexity) have a difference, but no p-value.
 
-    Scores on other test sentences or with another signature are not compared at all. Where data, beams or parameters
-    differ, they are, with a star. Notes tell of both.
+    Scores on other test sentences or with another signature are not compared at all. Where data, beams, parameters
+    or settings of the training differ, they are, with a star. Notes tell of both.
 
     Args:
         folders: Run directories, or folders of seed-* ones. Those without an evaluation are listed as unfinished.

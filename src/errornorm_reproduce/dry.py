@@ -15,7 +15,7 @@ from errornorm.training.presets import PRESETS, kind_of
 
 from .cells import Cell, canonical
 from .plan import Item, Plan
-from .run import RESULTS, WORK, Asked
+from .run import WORK, Asked, usual_results
 from .work import before
 
 GPUS, PEAK = 4, 312e12  # A100, bfloat16
@@ -205,7 +205,7 @@ def command(name: str, asked: Asked, needs_data: bool = False) -> str:
         ("--data", asked.data or ("FOLDER" if needs_data else None), None),
         *(("--method", method, None) for method in asked.families),
         ("--method-file", asked.method_file, None),
-        ("--results", asked.results, RESULTS),
+        ("--results", asked.results, usual_results()),
         ("--work", asked.work, WORK),
         ("--slurm", asked.partition, None),
     ]

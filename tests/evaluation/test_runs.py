@@ -19,6 +19,7 @@ def test_seeds_are_in_order(tmp_path):
     ("name", "text", "message"),
     [
         ("evaluation.json", '{"bleu": 1,\n oops}', "evaluation.json:2:2: not JSON"),
+        ("evaluation.json", '{"a":' + "[" * 100_000, "evaluation.json:1: JSON that is nested too deeply; evaluate"),
         ("evaluation.json", "[]", "evaluation.json:1: a JSON list, not an object"),
         ("evaluation.json", "{}", "b: the evaluation has no measure"),
         ("evaluation.json", '{"bleu": "1"}', "evaluation.json: bleu is '1', not a number"),

@@ -166,7 +166,7 @@ def test_bad_lines_are_set_aside_and_counted(folder, tmp_path):
         ("pairs.jsonl", {"text_field": "tarqet"}, "no record can be used .no field 'tarqet'."),
         ("pairs.jsonl", {"engine": "spark"}, "unknown engine 'spark'"),
         ("pairs.jsonl", {"prompt": "{source}", "context_field": "source"}, "not both"),
-        ("pairs.jsonl", {"to": "fr"}, "no language tags"),
+        ("pairs.jsonl", {"to": "fr"}, "reads no language tags"),
         ("pairs.jsonl", {"dtype": "int8"}, "float32, float64"),
         ("pairs.jsonl", {"device": "nowhere"}, "device='nowhere'"),
         ("pairs.jsonl", {"device": "meta"}, "device='meta': it has no numbers; give another one, such as cpu"),

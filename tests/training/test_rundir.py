@@ -55,6 +55,16 @@ def test_a_new_run_then_only_resume(run):
     assert listed(run.path) == [".lock", "config.yaml"]
 
 
+def test_a_run_that_does_not_begin_leaves_no_folder(run):
+    with run.begun(resume=False):
+        assert run.lock.exists()
+    assert not run.path.exists()
+    run.path.mkdir()  # the user's own stays
+    with run.begun(resume=False):
+        pass
+    assert listed(run.path) == [".lock"]
+
+
 def test_nothing_to_resume(run):
     with pytest.raises(ValueError, match="run has no run to go on with: check the name, or leave out --resume"):
         run.begun(resume=True).__enter__()

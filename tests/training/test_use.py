@@ -138,14 +138,17 @@ def test_more_beams_than_tokens(folders, tmp_path, capsys):
 
 
 def test_what_is_read_before_a_text():
-    assert saved(prefix="p: ").before(None) == saved(prefix="p: ").before("fr") == "p: "
+    assert saved(prefix="p: ").before(None) == "p: "
     assert saved(tags=["<2fr>"], prefix="p: ").before(None) == "<2fr> p: "
     assert saved(tags=list(TAGS)).before("de") == "<2de> "
-    with pytest.raises(ValueError, match=r"writes several languages: say which one .* out of de, fr"):
+    with pytest.raises(ValueError, match=r"writes several languages: choose the language to write out of de, fr"):
         saved(tags=list(TAGS)).before(None)
-    with pytest.raises(ValueError, match=r"writes no 'es': say which one .* out of de, fr"):
+    with pytest.raises(ValueError, match=r"writes no 'es': choose the language to write out of de, fr"):
         saved(tags=list(TAGS)).before("es")
     assert saved("gpt2", prefix="p: ", tags=list(TAGS)).before(None) == ""  # as in training
+    for one in (saved(prefix="p: "), saved("gpt2", tags=list(TAGS))):
+        with pytest.raises(ValueError, match="language 'fr': the model reads no language tags; leave the language out"):
+            one.before("fr")
 
 
 def test_tags_and_prefixes_are_generated_from(monkeypatch):

@@ -105,7 +105,7 @@ def explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, UsageError):
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "errornorm"
-        message = cast(Any, error).format_message().rstrip(".")
+        message = cast(Any, error).format_message().removeprefix("Invalid value: ").rstrip(".")
         return 2, f"{message}{' See' if message.endswith('?') else '; see'} {command} --help"
     if isinstance(code := getattr(error, "exit_code", None), int):  # stopped by a signal, with a checkpoint
         return code, str(error)

@@ -42,7 +42,7 @@ def detect(
     bootstrap: Annotated[
         int, typer.Option(min=0, max=MOST, help="Resamples of texts for the 95 % intervals; 0: none.")
     ] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST, help="Of the resamples.")] = 0,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FOLDER", file_okay=False, help="For detect.json and detect.png."),

@@ -35,7 +35,12 @@ def reproduce(
     method_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Python file with METHODS: more rows.")
     ] = None,
-    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Rows and figures.")] = Path("docs/results/reproduce"),
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Rows and figures; docs/results/reproduce if there is one, else errornorm-results."
+        ),
+    ] = None,
     work: Annotated[Path, typer.Option(metavar="FOLDER", help="Runs; may be removed later.")] = Path(
         "errornorm-reproduce"
     ),
@@ -61,6 +66,7 @@ def reproduce(
         else:
             print_table(("item", "in the paper", "what"), there)
         return
+    results = results or run.usual_results()
     asked = run.Asked(scale, data, seeds, jobs, results, work, tuple(method), method_file, slurm)
     answers: list[dict[str, Any]] = []
     failed = 0
@@ -82,13 +88,14 @@ def reproduce(
         failed += len(done.outcome.failed)
     if rank():
         return
-    if as_json:
-        print_json(answers)
     if page is not None:
         from errornorm_reproduce import page as pages
 
         for path in pages.write(page, results):
             say(f"wrote {path}")
+            answers.append({"page": str(path)})
+    if as_json:
+        print_json(answers)
     if failed:
         raise typer.Exit(6)
 

@@ -34,7 +34,7 @@ def summary(
         list[str], typer.Option(metavar="SCORE", help="Of texts; groups are ranked by the first. May be repeated.")
     ] = ["error_norm_mean"],  # noqa: B006
     worst: Annotated[int, typer.Option(min=1, max=MOST, help="How many groups are printed.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST, help="Of the resamples.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Rank sources by quality, estimate how much is noise, and say what to do about it.

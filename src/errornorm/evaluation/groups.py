@@ -106,7 +106,7 @@ def _measured(name: str, runs: Sequence[Run]) -> Measured:
 
 def alike(a: Run, b: Run) -> bool:
     """Whether two runs differ in nothing but the method, as far as they say."""
-    return all(fact(a) == fact(b) for fact in SETTINGS.values())
+    return all(fact(a) == fact(b) for fact in (SETTINGS | _training([a, b])).values())
 
 
 def obstacle(a: Run, b: Run, name: str) -> str | None:
@@ -125,7 +125,8 @@ def differing(groups: Sequence[Group]) -> list[str]:
     notes = []
     for task in dict.fromkeys(group.task for group in groups):
         pairs = [(group.label, run) for group in groups if group.task == task for run in group.runs]
-        facts = SETTINGS | TEST | _signatures([run for _, run in pairs])
+        runs = [run for _, run in pairs]
+        facts = SETTINGS | _training(runs) | TEST | _signatures(runs)
         for what, fact in facts.items():
             found: dict[Any, dict[str, None]] = {}
             for label, run in pairs:
@@ -139,6 +140,16 @@ def differing(groups: Sequence[Group]) -> list[str]:
 
 def _listed(labels: Sequence[str]) -> str:
     return ", ".join(labels) if len(labels) < 4 else f"{labels[0]} and {len(labels) - 1} more"
+
+
+def _training(runs: Sequence[Run]) -> dict[str, Callable[[Run], Any]]:
+    """How the models learned, as far as all of the runs say it."""
+
+    def setting(name: str) -> Callable[[Run], Any]:
+        return lambda run: str(run.training[name])
+
+    first, *others = runs
+    return {name: setting(name) for name in first.training if all(name in run.training for run in others)}
 
 
 def _signatures(runs: Sequence[Run]) -> dict[str, Callable[[Run], Any]]:

@@ -66,6 +66,12 @@ class Run:
         return {name: float(value) for name, value in found.items()}
 
     @property
+    def training(self) -> Mapping[str, Any]:
+        """How the model learned: steps, tokens per step, learning rate."""
+        found = self.manifest.get("training")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
     def signatures(self) -> dict[str, str]:
         return {name: str(text) for name, text in (self.evaluation.get("signatures") or {}).items()}
 
@@ -155,6 +161,8 @@ def _object(text: str, path: Path, line: int) -> dict[str, Any]:
     """From JSON that may have NaN in it: a run can end so."""
     try:
         value = json.loads(text)
+    except RecursionError as error:
+        raise DataError(f"{path}:{line}: JSON that is nested too deeply; evaluate the run again") from error
     except json.JSONDecodeError as error:
         where = Where(str(path), line + error.lineno - 1, error.colno)
         raise DataError(f"{where}: not JSON: {error.msg}; evaluate the run again") from error

@@ -147,6 +147,8 @@ def gather(rows: Rows, group_by: str | None) -> Gathered:
     known = tally.tokens - tally.undefined
     tally.norm_mean, tally.loss_mean = tally.norm_mean / max(known, 1), tally.loss_mean / max(known, 1)
     if found.groupings.named is not None and tally.rows and not found.groupings.found:
-        there = ", ".join(sorted(found.groupings.seen)[:12]) or "none"
-        raise ValueError(f"no record has a field {found.groupings.named.name[:80]!r}; there are: {there}")
+        from ..specs import near  # it needs torch, and reading a table does not
+
+        name, there = found.groupings.named.name[:80], sorted(found.groupings.seen)
+        raise ValueError(f"no record has a field {name!r}{near(name, there)}; there are: {', '.join(there[:12]) or 'none'}")
     return found

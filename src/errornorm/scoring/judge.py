@@ -66,8 +66,6 @@ class Judge:
         length = self.length or longest or saved.max_length
         if room is not None and length > room:
             raise ValueError(f"max_length={length}: the model has {room} positions; give {room} at most")
-        if self.to is not None and not saved.tags:
-            raise ValueError(f"to={self.to!r}: the model has no language tags; leave it out")
         return Scorer(saved.model, saved.tokenizer, settings, length, saved.before(self.to))
 
     def about(self, saved: Saved) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from .rundir import RunDir, manifest
 from .stops import Stopped, Stops, at_once
 from .together import largest, met, on_cpu, rank, together, told
 
+UNFELT = {"micro_batches", "on_nan", "gradient_checkpointing"}  # settings that change no result
 FREE = {"logging", "checkpoints", "output", "seeds"}  # what may change when a run goes on
 _START = re.compile(r"\bstart=(\d+)")  # of an objective, as it prints itself
 
@@ -158,6 +159,7 @@ def _about(config: TrainConfig, prepared: Prepared, model: Any, seed: int, comma
         task=config.task,
         parameters=model.num_parameters(),
         data=[asdict(count) for count in prepared.counts],
+        training=config.training.model_dump(exclude=UNFELT),
         threads=torch.get_num_threads(),
         ranks=dist.get_world_size() if dist.is_initialized() else 1,
     )

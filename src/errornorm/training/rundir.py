@@ -92,9 +92,14 @@ class RunDir:
     def begun(self, resume: bool) -> Iterator[None]:
         """Check the folder, lock it and prepare it: nothing is created if it is refused."""
         self.check(resume)
+        new = self.main and not self.path.exists()
         with self.locked():
-            self.prepare(resume)
-            yield
+            try:
+                self.prepare(resume)
+                yield
+            finally:
+                if new and not self.config.exists():
+                    self._vanish()
 
     def check(self, resume: bool) -> None:
         """Refuse a folder that is not fit for a new run, or has none to go on with. Writes nothing."""
@@ -169,6 +174,13 @@ class RunDir:
         """Keep the rows up to a step, so that after a resume each step is there once."""
         if self.main and path.exists():
             rows.truncate(path, step)
+
+    def _vanish(self) -> None:
+        """A folder in which no run began. The lock is still held: who wants it now is told so, and does not wait."""
+        with suppress(OSError):  # there is something of someone else's
+            self.lock.unlink(missing_ok=True)
+            Lock(self.path).owner.unlink(missing_ok=True)
+            self.path.rmdir()
 
     def _refuse_links(self) -> None:
         """Rows are added to these files: a link would lead them into another one."""

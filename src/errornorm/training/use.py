@@ -38,15 +38,16 @@ class Saved:
 
     def before(self, language: str | None) -> str:
         """What the model reads before a source text."""
-        if kind_of(self.task) == "causal":
-            return ""
-        if not self.tags:
-            return self.prefix
+        causal = kind_of(self.task) == "causal"
+        if causal or not self.tags:
+            if language is not None:
+                raise ValueError(f"language {language!r}: the model reads no language tags; leave the language out")
+            return "" if causal else self.prefix
         tag = self.tags[0] if language is None and len(self.tags) == 1 else f"<2{language}>"
         if tag not in self.tags:
             able = ", ".join(tag.removeprefix("<2").removesuffix(">") for tag in self.tags)
             what = "several languages" if language is None else f"no {language!r}"
-            raise ValueError(f"the model writes {what}: say which one (--to fr, --languages en-fr), out of {able}")
+            raise ValueError(f"the model writes {what}: choose the language to write out of {able}")
         return f"{tag} {self.prefix}"
 
 
