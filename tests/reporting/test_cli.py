@@ -39,7 +39,11 @@ def test_report_as_json(capsys, tmp_path, scores):
             2,
             "no record has a field 'site'; there are: labels, noise, number, source_name",
         ),
-        (["{scores}", "--group-by", "nose"], 2, "no record has a field 'nose' (did you mean noise?); there are: labels"),
+        (
+            ["{scores}", "--group-by", "nose"],
+            2,
+            "no record has a field 'nose' (did you mean noise?); there are: labels",
+        ),
         (["{scores}", "-o", "{scores}"], 2, "is a folder: give the name of a file"),
     ],
 )

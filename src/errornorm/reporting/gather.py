@@ -150,5 +150,7 @@ def gather(rows: Rows, group_by: str | None) -> Gathered:
         from ..specs import near  # it needs torch, and reading a table does not
 
         name, there = found.groupings.named.name[:80], sorted(found.groupings.seen)
-        raise ValueError(f"no record has a field {name!r}{near(name, there)}; there are: {', '.join(there[:12]) or 'none'}")
+        raise ValueError(
+            f"no record has a field {name!r}{near(name, there)}; there are: {', '.join(there[:12]) or 'none'}"
+        )
     return found

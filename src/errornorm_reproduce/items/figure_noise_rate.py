@@ -42,7 +42,7 @@ def text(found: Found) -> str:
          " ".join(row["said"]))
         for cell, row in found
     ]  # fmt: skip
-    header = ("noise", "there is", "estimated", "of it by openings, at least", "what is said")
+    header = ("noise", "there is", "estimated", "of it by openings, about", "what is said")
     return f"{table(header, lines)}\n\n{_summary(found)}"
 
 
