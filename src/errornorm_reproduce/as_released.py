@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from errornorm.objectives import Objective, method, reweight
 from errornorm.starts import Start, delayed
-from errornorm_reproduce.methods import LOSS_TRUNCATION, TAILR
 
 
 @method
@@ -32,9 +31,6 @@ def loss_truncation_as_released(fraction: float = 0.1, *, start: Start = 0) -> O
 
 METHODS = {"tailr_as_released": tailr_as_released, "loss_truncation_as_released": loss_truncation_as_released}
 CANDIDATES = {
-    "tailr_as_released": [text.replace("tailr(", "tailr_as_released(") for text in TAILR.candidates],
-    # All fractions are the same.
-    "loss_truncation_as_released": [
-        LOSS_TRUNCATION.candidates[0].replace("loss_truncation(", "loss_truncation_as_released(")
-    ],
+    "tailr_as_released": ["tailr_as_released(0.1, floor=0.3)"],  # TaiLr's own paper, for translation
+    "loss_truncation_as_released": ["loss_truncation_as_released(0.1, start={start})"],  # all fractions are the same
 }

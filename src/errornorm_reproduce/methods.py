@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import runpy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,17 @@ def load(path: Path) -> list[Family]:
             specs.objective(text.replace("{start}", "0"))
         families.append(Family(name, texts, f"not in the paper: {path.name}", paper=False, code=code))
     return families
+
+
+@contextmanager
+def released() -> Iterator[tuple[Family, ...]]:
+    """The baselines as released, known for as long as they are needed."""
+    families = tuple(load(Path(RELEASED)))
+    try:
+        yield families
+    finally:
+        for family in families:
+            del library.METHODS[family.name]
 
 
 def _register(path: Path, table: Mapping[str, Any]) -> None:

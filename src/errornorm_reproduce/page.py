@@ -10,9 +10,10 @@ from pathlib import Path
 from errornorm.data.files import written
 from errornorm.tables import table
 
-from . import knobs, run
+from . import knobs, methods, run
 from .claims import verdicts
 from .items import ITEMS
+from .methods import Family
 from .plan import Found, Item, Plan
 from .scales import SCALES, Scale
 from .store import Store, present
@@ -47,9 +48,13 @@ def write(folder: Path, results: Path) -> list[Path]:
 
 
 def markdown(results: Path, folder: Path) -> str:
-    store, parts = Store(results), [HEAD]
+    with methods.released() as extra:
+        return "\n".join([HEAD, *_scales(Store(results), folder, extra)])
+
+
+def _scales(store: Store, folder: Path, extra: tuple[Family, ...]) -> Iterator[str]:
     for scale in SCALES.values():
-        found = [] if scale.name in UNSHOWN else list(_found(scale, store))
+        found = [] if scale.name in UNSHOWN else list(_found(scale, store, extra))
         if not any(cell.scale == scale.name for _, _, there in found for cell, _ in there):  # some are of any scale
             continue
         sections: list[str] = []
@@ -62,14 +67,13 @@ def markdown(results: Path, folder: Path) -> str:
             claims += [(item.name, v.claim.text, v.claim.better, v.text) for v in verdicts(item, there)]
             autos += knobs.lines(item, there)
         summary = table(("item", "the paper says", "better is", "here"), claims)
-        parts += [f"## Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections, *knobs.section(autos)]
-    return "\n".join(parts)
+        yield from (f"## Scale `{scale.name}`\n\n{scale.about}\n", summary + "\n", *sections, *knobs.section(autos))
 
 
-def _found(scale: Scale, store: Store) -> Iterator[tuple[Item, Plan, Found]]:
+def _found(scale: Scale, store: Store, extra: tuple[Family, ...]) -> Iterator[tuple[Item, Plan, Found]]:
     """Items that have rows."""
     for item in ITEMS.values():
-        plan = run.chosen(item, Plan(scale, tuple(range(MOST_SEEDS))), store)
+        plan = run.chosen(item, Plan(scale, tuple(range(MOST_SEEDS)), extra=extra), store)
         if there := present(store, item.cells(plan)):
             yield item, plan, there
 

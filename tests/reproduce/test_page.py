@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from errornorm_reproduce import choose, page, run
+from errornorm_reproduce import choose, methods, page, run
 from errornorm_reproduce.items import ITEMS
 from errornorm_reproduce.items.table_untranslated import CHOICE
 from errornorm_reproduce.methods import ALL
@@ -59,6 +59,17 @@ def test_a_table_has_means_and_deviations_over_seeds_and_says_where_they_come_fr
     assert "| MLE | `mle` | 25% ± 0% | 25% ± 0% | 25% ± 0% |" in text
     assert "Scale small; seeds 0, 1; 24 cells" in text
     assert "1.0 minutes for a cell" in text
+
+
+def test_baselines_as_released_stand_on_the_page_where_they_were_run(store, tmp_path):
+    assert "as_released" not in page.markdown(store.folder, tmp_path)
+    with methods.released() as extra:
+        cells = ITEMS[NAME].cells(Plan(SCALES["small"], (0,), ("tailr_as_released",), extra))
+    for cell in cells:
+        store.write(cell, {"measures": {"bleu": 5.0}, "signatures": {"bleu": "tok:13a"}}, 60.0, 1)
+    text = page.markdown(store.folder, tmp_path)
+    assert "| tailr_as_released | `tailr_as_released(0.1, floor=0.3)` | 5.0 | 5.0 | 5.0 |" in text
+    assert "loss_truncation_as_released" not in text
 
 
 def test_the_papers_difference_stands_beside_ours(store):
