@@ -59,7 +59,7 @@ ITEM = Item(
         "model": "fine-tuning T5-small and BART-base on the CNN/Daily Mail Summarization dataset",
         "measure": "Best validation rouge-1/2/LSum results",
     },
-    ours="settings are chosen on the validation set, with T5-small, and measured on the test set",
+    ours="settings are chosen on the validation set, of two models with the first, and measured on the test set",
     condition=CHOICE,
     values=rouges,
     tested=of_rouge,
