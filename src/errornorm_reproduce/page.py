@@ -16,7 +16,7 @@ from .items import ITEMS
 from .methods import Family
 from .plan import Found, Item, Plan
 from .scales import SCALES, Scale
-from .store import Store, present
+from .store import Store
 
 MOST_SEEDS = 10
 UNSHOWN = ("tiny",)  # it is for tests
@@ -74,7 +74,7 @@ def _found(scale: Scale, store: Store, extra: tuple[Family, ...]) -> Iterator[tu
     """Items that have rows."""
     for item in ITEMS.values():
         plan = run.chosen(item, Plan(scale, tuple(range(MOST_SEEDS)), extra=extra), store)
-        if there := present(store, item.cells(plan)):
+        if there := run.there(item, item.cells(plan), store):
             yield item, plan, there
 
 

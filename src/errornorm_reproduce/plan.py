@@ -114,6 +114,7 @@ class Item:
         tested: For a column: the measure whose sentences stand behind it, and of which test set; None: of all.
         figure: Draws a picture.
         text: More Markdown than the tables.
+        line: A row is a line over its columns: only seeds that all of them have are shown.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Item:
     tested: Callable[[str, Row, str], tuple[str, str | None]] = as_it_is
     figure: Callable[[Found, Path], None] | None = None
     text: Callable[[Found], str] | None = None
+    line: bool = False
 
     @property
     def measure(self) -> str:

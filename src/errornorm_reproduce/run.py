@@ -13,7 +13,7 @@ from errornorm.training.run import is_main
 from . import choose, grid, methods, render
 from .cells import Cell
 from .items import ITEMS
-from .plan import Item, Plan
+from .plan import Found, Item, Plan
 from .scales import SCALES
 from .store import Store, present
 from .work import Place
@@ -139,10 +139,22 @@ def chosen(item: Item, plan: Plan, store: Store) -> Plan:
     return replace(plan, chosen=objectives, undecided=tuple(undecided))
 
 
+def there(item: Item, cells: Sequence[Cell], store: Store) -> Found:
+    """The cells that have rows and are shown. Other tables may have run more seeds of some."""
+    found = present(store, cells)
+    if not item.line or not found:
+        return found
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for cell, _ in found:
+        seeds.setdefault((cell.row, cell.column), set()).add(cell.seed)
+    common = set.intersection(*seeds.values())
+    return [(cell, row) for cell, row in found if cell.seed in common] if common else found
+
+
 def shown(item: Item, plan: Plan, store: Store) -> tuple[str, Path | None]:
     """The item's part of the page, and its picture, from the rows there are."""
     cells = item.cells(plan)
-    found = present(store, cells)
+    found = there(item, cells, store)
     asked = (*choices(item, replace(plan, undecided=())), *cells)
     missing = [cell for cell in asked if store.find(cell) is None]
     failed = [f"{cell.name}: {row['error']}: {row['text']}" for cell in missing if (row := store.failed(cell))]

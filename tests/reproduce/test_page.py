@@ -72,6 +72,16 @@ def test_baselines_as_released_stand_on_the_page_where_they_were_run(store, tmp_
     assert "loss_truncation_as_released" not in text
 
 
+def test_a_line_is_of_the_same_seeds_at_all_points(tmp_path):
+    store, item = Store(tmp_path / "results"), ITEMS["figure-start"]
+    cells = item.cells(plan(("MLE", "ENT-Fraction")))
+    for cell in cells:
+        if cell.seed == 0 or cell.column == "300":  # of the second seed another table has run one point
+            store.write(cell, {"measures": {"perplexity": 100.0 + cell.seed}, "signatures": {}}, 60.0, 1)
+    assert {cell.seed for cell, _ in run.there(item, cells, store)} == {0}
+    assert {cell.seed for cell, _ in run.there(ITEMS[NAME], cells, store)} == {0, 1}
+
+
 def test_the_papers_difference_stands_beside_ours(store):
     text = shown(store)
     assert "| ENT-Fraction | 50% | 28.6 → 32.4 | +3.8 | 11.0 → 25.0 | +14.0 | 2 | - | same |" in text

@@ -76,4 +76,5 @@ ITEM = Item(
     families=FAMILIES,
     figure=draw,
     text=text,
+    line=True,
 )
