@@ -29,7 +29,7 @@ from .rundir import RunDir, manifest
 from .stops import Stopped, Stops, at_once
 from .together import largest, met, on_cpu, rank, together, told
 
-UNFELT = {"micro_batches", "on_nan", "gradient_checkpointing"}  # settings that change no result
+UNFELT = {"micro_batches", "on_nan", "gradient_checkpointing"}  # settings that change no result of a sound run
 FREE = {"logging", "checkpoints", "output", "seeds"}  # what may change when a run goes on
 _START = re.compile(r"\bstart=(\d+)")  # of an objective, as it prints itself
 
