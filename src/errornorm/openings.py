@@ -4,6 +4,10 @@ An opening is disputed if the model gave it less than even odds against another 
 there are several ways to begin, and what follows is as hard as after any other beginning. Noise that a model has learnt
 is different: after a disputed opening the rest is certain. So the sequences with an agreed opening are the control
 group: what is certain after a disputed one more often than after these is noise.
+
+Noise that is being learnt shows in the rivals: openings that the model knows (they would be no surprise), while another
+one has even odds or more. In clean text these are rare, and what follows is rather harder than after agreed openings.
+Where it becomes easier, a mode of its own is being learnt.
 """
 
 from __future__ import annotations
@@ -18,6 +22,10 @@ SMALLEST = 1e-9  # mean nll of a token
 RATIO = 2.0  # how much more frequent than expected certain sequences must be: then at least half of them are too many
 SIGMAS = 5.0  # and by how many standard deviations
 LEAST = 5  # tokens of a sequence that can be certain; a shorter one may be the name of a class
+KNOWN = 0.05  # probability from which on a model knows an opening
+EASIER = 0.2  # of the deviation between texts: by so much must those after rivals be easier; clean text came to -0.1
+ENOUGH = 100  # sequences of a group, to compare it
+DECAY = 0.98  # of what was counted, per optimizer step
 FOUND = 0.02  # of all sequences that must be too many to call it noise; text without copies came to 0.01
 
 
@@ -62,3 +70,35 @@ def excess(agreed: Sequence[float], disputed: Sequence[float]) -> float:
         if more >= (RATIO - 1) * expected and more > SIGMAS * deviation:
             most = max(most, more / (all_agreed + all_disputed))
     return most
+
+
+def rivals(off_target: Any, nll: Any) -> Any:
+    """Whether openings are known to the model, and others have even odds or more: the root of `off_target` is one half
+    if that is one other token, and if they are several, their odds are higher."""
+    return (off_target >= 0.25) & (nll <= -math.log(KNOWN))
+
+
+def ease(agreed: Sequence[float], rival: Sequence[float]) -> tuple[float, float]:
+    """How much easier texts are after rivals than after agreed openings: in standard deviations between texts, and in
+    those of the difference itself. Two zeros without enough texts.
+
+    Args:
+        agreed: Count, sum and sum of squares of the mean error norms of texts after an agreed opening, fading.
+        rival: The same after a rival.
+
+    Example:
+        >>> [round(number, 1) for number in ease([1000, 600, 370], [200, 110, 68.5])]
+        [0.5, 4.9]
+    """
+    if min(agreed[0], rival[0]) < ENOUGH:
+        return 0.0, 0.0
+    (mean, spread), (other, width) = (_spread(*sums) for sums in (agreed, rival))
+    # Of faded sums a mean is as certain as that of (1 + decay) times as many.
+    error = math.sqrt((spread / agreed[0] + width / rival[0]) / (1 + DECAY))
+    return (mean - other) / math.sqrt(spread), (mean - other) / error
+
+
+def _spread(count: float, total: float, squares: float) -> tuple[float, float]:
+    """Mean and variance."""
+    mean = total / count
+    return mean, max(squares / count - mean**2, SMALLEST)

@@ -78,29 +78,31 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
-    """A fading mean over the tokens of the *previous* optimizer steps.
+class Moments:
+    """Fading count, sum and sum of squares of what was seen in the *previous* optimizer steps.
 
     Args:
         of: A word before its entries in the state, where there are others.
+        decay: Per optimizer step.
     """
 
     of: str = ""
+    decay: float = DECAY
 
     def init(self) -> State:
-        return {f"{self.of}{name}": torch.zeros(2, dtype=torch.float64, device="cpu") for name in ("pending", "sums")}
+        return {f"{self.of}{name}": torch.zeros(3, dtype=torch.float64, device="cpu") for name in ("pending", "sums")}
 
     def observe(self, values: Tensor, state: State) -> State:
-        total = values.sum(dtype=torch.float64)
-        new = torch.stack([total, torch.full_like(total, len(values))])
+        values = values.double()
+        new = torch.stack([torch.ones_like(values).sum(), values.sum(), values.square().sum()])
         return state | {f"{self.of}pending": state[f"{self.of}pending"].to(new.device) + new}
 
     def settle(self, state: State) -> State:
         new = ranks.add(state[f"{self.of}pending"])
-        sums = state[f"{self.of}sums"] * DECAY + new.cpu()
+        sums = state[f"{self.of}sums"] * self.decay + new.cpu()
         return state | {f"{self.of}pending": torch.zeros_like(new), f"{self.of}sums": sums}
 
-    def value(self, state: State) -> float:
+    def mean(self, state: State) -> float:
         """NaN while nothing was seen."""
-        total, count = state[f"{self.of}sums"].tolist()
+        count, total, _ = state[f"{self.of}sums"].tolist()
         return total / count if count else math.nan

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from errornorm import RobustLoss, objective
-from errornorm.openings import excess
+from errornorm.openings import ease, excess, rivals
 from errornorm.units import Layout
 from tests.problems import weigh
 
@@ -96,6 +96,47 @@ def test_a_strong_conflict_is_enough_once_noise_was_found():
     counts = {"copy": 20, "translation": 40, "ambiguous": 10, "sure of another": 1}
     assert kept(**counts) == {"copy": 0, "translation": 1, "ambiguous": 1, "sure of another": 0}
     assert kept(**counts | {"copy": 0})["sure of another"] == 1
+
+
+RIVAL = [0.1, 0.9]  # known, and the model is sure of another one
+HARDER = (20, 0)  # texts after rivals that are hard, and that are certain
+SAME = (15, 5)  # as after agreed openings
+
+
+def after(*phases, rivals=20, agreed=60, steps=120):
+    """The weights of the last step, when so many of the texts after rivals were hard and certain, phase by phase."""
+    loss = RobustLoss(objective("ent_auto"))
+    for hard, certain in phases:
+        texts = [[RIVAL, *[HARD] * 5]] * hard + [[RIVAL, *[CERTAIN] * 5]] * certain
+        texts = texts[:rivals] + [TRANSLATION] * (agreed * 3 // 4) + [EASY] * (agreed // 4)
+        p = torch.tensor([[[*row, *[0.0] * (20 - len(row))] for row in text] for text in texts])
+        for _ in range(steps):
+            terms = loss(logits=p.log().requires_grad_(), targets=torch.zeros(p.shape[:2], dtype=torch.long))
+            loss.advance()
+    return terms
+
+
+def test_text_after_rivals_that_becomes_easier_is_noise():
+    """Long before it is certain twice as often as after agreed openings."""
+    terms = after(HARDER, (12, 8))
+    assert terms.weights[12, 0] == 0  # a rival with a certain rest
+    assert terms.weights[20, 0] == 1  # an agreed opening
+    assert after((12, 8)).num_kept == 80 * 6  # it never was harder: the model may only know short texts yet
+    assert after(HARDER, SAME).num_kept == 80 * 6
+    assert after(HARDER, (12, 8), (20, 0)).weights[0, 0] == 0  # what was found stays so
+
+
+def test_rivals_are_known_and_another_has_even_odds():
+    p, other = torch.tensor([0.06, 0.04, 0.3, 0.45, 0.06]), torch.tensor([0.9, 0.9, 0.51, 0.49, 0.1])
+    assert rivals(other.square(), -p.log()).tolist() == [True, False, True, False, False]
+
+
+def test_ease_is_a_difference_of_means_in_two_units():
+    """1,000 texts with a mean norm of 0.6 and a deviation of 0.1; 200 with 0.55 and 0.2."""
+    by_texts, by_error = ease([1000, 600, 370], [200, 110, 68.5])
+    assert by_texts == pytest.approx(0.5)
+    assert by_error == pytest.approx(0.05 / ((0.01 / 1000 + 0.04 / 200) / 1.98) ** 0.5)
+    assert ease([1000, 600, 370], [99, 0, 0]) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,14 +9,15 @@ from torch import Tensor
 from .. import scores
 from ..context import Context
 from ..objectives import Objective, Preview, Weighed, keep_all, method
-from ..openings import BINS, EVEN, FOUND, excess, hardness, suspicious
-from ..running import Histogram, Mean, State
+from ..openings import BINS, DECAY, EASIER, EVEN, FOUND, LEAST, SIGMAS, ease, excess, hardness, rivals, suspicious
+from ..running import Histogram, Moments, State
 from ..starts import Start, delayed
 from ..stats import TokenStats
 
-DECAY = 0.98  # of the counts, per optimizer step
-_LEVEL = Mean("nll_")
+_LEVEL = Moments("nll_")
 _AGREED, _DISPUTED = (Histogram(0.0, 1.0, of, BINS, DECAY) for of in ("agreed_", "disputed_"))
+_AFTER_AGREED, _AFTER_RIVALS = (Moments(of, DECAY) for of in ("after_agreed_", "after_rivals_"))
+_PARTS = (_LEVEL, _AGREED, _DISPUTED, _AFTER_AGREED, _AFTER_RIVALS)
 
 
 @method
@@ -27,8 +29,10 @@ def ent_auto(*, start: Start = 0) -> Objective:
 
     A model that has learnt a noise is not surprised by it: after one word of a copy the rest is certain. Only at the
     opening another word was more likely. Clean text also opens in several ways, but then the rest is as hard as after
-    an opening that the model expected. These sequences are the control group: noise is found when certain text follows
-    disputed openings at least twice as often, by 2 % of all sequences. So the method waits until the model is
+    an opening that the model expected. These sequences are the control group. Noise is found when certain text follows
+    disputed openings at least twice as often, by 2 % of all sequences; or, before that, when text after a *rival* (an
+    opening that the model knows, with 5 % or more, while another one has even odds) was harder than in the control
+    group and has become easier, by a fifth of the deviation between texts. So the method waits until the model is
     competent, and is likelihood, exactly, where there is no such noise. Once it is found, it stays so.
 
     It serves generation, above all with beam search, and leaves the likelihood of clean text as it is. It sees noise
@@ -51,25 +55,39 @@ def ent_auto(*, start: Start = 0) -> Objective:
     """
 
     def init() -> State:
-        found = torch.zeros((), dtype=torch.bool, device="cpu")
-        return _LEVEL.init() | _AGREED.init() | _DISPUTED.init() | {"found": found}
+        flags = {name: torch.zeros((), dtype=torch.bool, device="cpu") for name in ("harder", "found")}
+        return {name: value for part in _PARTS for name, value in part.init().items()} | flags
 
     def settle(state: State) -> State:
-        state = _LEVEL.settle(_AGREED.settle(_DISPUTED.settle(state)))
-        more = excess(state["agreed_counts"].tolist(), state["disputed_counts"].tolist())
-        return state | {"found": state["found"] | (more >= FOUND)}
+        for part in _PARTS:
+            state = part.settle(state)
+        agreed, disputed = (state[f"{of}_counts"].tolist() for of in ("agreed", "disputed"))
+        after, rival = (state[f"after_{of}_sums"].tolist() for of in ("agreed", "rivals"))
+        by_texts, by_error = ease(after, rival)
+        many = rival[0] >= FOUND * (sum(agreed) + sum(disputed))
+        became_easier = state["harder"] & (many and by_texts >= EASIER and by_error >= SIGMAS)
+        found = state["found"] | (excess(agreed, disputed) >= FOUND) | became_easier
+        return state | {"harder": state["harder"] | (by_texts < 0), "found": found}
 
     def weigh(stats: TokenStats, state: State, now: Context) -> Weighed:
-        level = _LEVEL.value(state)
-        norms, hard = _openings(stats, now, level)
-        weights = _weights(norms, hard, now) if state["found"] else torch.ones_like(stats.nll)
+        level, texts, lengths = _LEVEL.mean(state), _texts(stats, now), now.layout.lengths
+        hard = hardness(texts.rest_nll, lengths, level)
+        weights = _weights(texts, hard, now) if state["found"] else torch.ones_like(stats.nll)
         if not math.isnan(level):
-            state = _AGREED.observe(hard[norms <= EVEN], _DISPUTED.observe(hard[norms > EVEN], state))
+            agreed, long = texts.norm <= EVEN, lengths >= LEAST
+            state = _AGREED.observe(hard[agreed], _DISPUTED.observe(hard[~agreed], state))
+            state = _AFTER_AGREED.observe(texts.rest_norm[agreed & long], state)
+            state = _AFTER_RIVALS.observe(texts.rest_norm[rivals(texts.off_target, texts.nll) & long], state)
         return Weighed(weights, None, _LEVEL.observe(stats.nll, state))
 
     def preview(state: State, now: Context) -> Preview:
-        level = _LEVEL.value(state)
-        return (lambda stats, here: _weights(*_openings(stats, here, level), here)) if state["found"] else keep_all
+        level = _LEVEL.mean(state)
+
+        def guess(stats: TokenStats, here: Context) -> Tensor:
+            texts = _texts(stats, here)
+            return _weights(texts, hardness(texts.rest_nll, here.layout.lengths, level), here)
+
+        return guess if state["found"] else keep_all
 
     def first(state: State, now: Context) -> Tensor | None:
         return now.layout.openings if state["found"] else None
@@ -77,17 +95,29 @@ def ent_auto(*, start: Start = 0) -> Objective:
     return delayed(Objective(weigh, preview, first, init=init, settle=settle, needs=scores.error_norm.needs), start)
 
 
-def _openings(stats: TokenStats, here: Context, level: float) -> tuple[Tensor, Tensor]:
-    """[S] of each sequence: the error norm of its opening, and how hard the rest is, by the tokens that are there."""
+class _Texts(NamedTuple):
+    """[S] of each sequence: statistics of its opening, and means over the other tokens."""
+
+    nll: Tensor
+    norm: Tensor
+    off_target: Tensor
+    rest_nll: Tensor
+    rest_norm: Tensor
+
+
+def _texts(stats: TokenStats, here: Context) -> _Texts:
+    """By the tokens that are there."""
     layout = here.layout
     sequence = layout.sequence[here.rows]
     opens = layout.openings[sequence] == here.rows
-    none = stats.nll.new_zeros(layout.num_sequences)
-    norms = none.index_add(0, sequence, stats.error_norm * opens)
-    rests = none.index_add(0, sequence, stats.nll * ~opens) / none.index_add(0, sequence, (~opens).to(none)).clip(min=1)
-    return norms, hardness(rests, layout.lengths, level)
+    none = stats.nll.new_zeros(3, layout.num_sequences)
+    openings = torch.stack([stats.nll, stats.error_norm, stats.off_target]) * opens
+    nll, norm, off_target = none.index_add(1, sequence, openings)
+    rest = torch.stack([stats.nll, stats.error_norm, torch.ones_like(stats.nll)]) * ~opens
+    rest_nll, rest_norm, count = none.index_add(1, sequence, rest)
+    return _Texts(nll, norm, off_target, rest_nll / count.clip(min=1), rest_norm / count.clip(min=1))
 
 
-def _weights(norms: Tensor, hard: Tensor, here: Context) -> Tensor:
-    kept: Tensor = ~suspicious(norms, hard)
-    return kept[here.layout.sequence[here.rows]].to(norms.dtype)
+def _weights(texts: _Texts, hard: Tensor, here: Context) -> Tensor:
+    kept: Tensor = ~suspicious(texts.norm, hard)
+    return kept[here.layout.sequence[here.rows]].to(texts.norm.dtype)

@@ -62,8 +62,8 @@ def window(load: Load) -> Sends:
 
 
 def control_group(load: Load) -> Sends:
-    """Two histograms of hardness, and the sum and count of a mean."""
-    return Sends((2 * HARDNESS + 2) * COUNT)
+    """Two histograms of hardness; count, sum and squares of losses, and of error norms in two groups."""
+    return Sends((2 * HARDNESS + 3 * 3) * COUNT)
 
 
 def shards(load: Load) -> Sends:
@@ -92,7 +92,7 @@ SCOPES = {
         "ent_fraction(0.1, unit='sequence', scope='running')", '`scope="running"`, `unit="sequence"`', histogram, 1
     ),
     "start": Scope("ent_fraction(0.1, start='auto')", '`start="auto"`, until the model is warm', histogram, 1),
-    "ent_auto": Scope("ent_auto()", "`ent_auto`", control_group, 3),
+    "ent_auto": Scope("ent_auto()", "`ent_auto`", control_group, 5),
     "loss_truncation": Scope("loss_truncation(0.1)", "`loss_truncation`", window, 2),
     "shards": Scope("mle()", "`mle`, a sharded vocabulary", shards, None, sharded=True),
     "shards fraction": Scope(
