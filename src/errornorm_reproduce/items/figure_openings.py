@@ -37,7 +37,7 @@ def text(found: Found) -> str:
             sides[noisy].append(suspicious(norm, hard))
         shares = [f"{sum(side) / len(side):.1%}" if side else "-" for side in sides.values()]
         lines.append((cell.row, cell.column, *shares, f"{row['measures']['learnt']:.1%}"))
-    header = ("corpus", "model", "clean texts", "copies", "found")
+    header = ("corpus", "model", "clean texts", "copies", "found, by certain texts")
     return "Texts that ent_auto drops once it has found noise, and what it finds:\n\n" + table(header, lines)
 
 
