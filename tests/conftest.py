@@ -1,6 +1,8 @@
 import gc
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +19,19 @@ BEGAN = time.monotonic()
 AS_ONE = {"oldest": "tests with the oldest versions that are allowed of what the library imports (`make oldest`)"}
 
 
+HALF = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); torch.nn.functional.linear(x, x)"
+
+
+def without_what_the_machine_only_claims():
+    """Some virtual machines name AMX among their features and have it not: torch then dies in a product of bfloat16.
+    This process and its children do without; it must be said before the first product."""
+    features = Path("/proc/cpuinfo")
+    if "ONEDNN_MAX_CPU_ISA" in os.environ or not features.is_file() or "amx_bf16" not in features.read_text():
+        return
+    if subprocess.run([sys.executable, "-c", HALF], stderr=subprocess.DEVNULL).returncode == -signal.SIGILL:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_FP16"
+
+
 def pytest_addoption(parser):
     parser.addoption("--network", action="store_true", help="let tests use the network")
     parser.addoption("--record", action="store_true", help="write counts to docs/results/reliability")
@@ -25,6 +40,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    without_what_the_machine_only_claims()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # behind a shell's `&`, and all children would be as deaf
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not config.getoption("--network"):
