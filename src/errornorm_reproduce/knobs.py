@@ -45,7 +45,7 @@ def section(rows: list[tuple[str, ...]]) -> list[str]:
     if not rows:
         return []
     about = (
-        "Nothing was chosen for `ent_auto()` in any of these. *The best by hand* is the best of the ENT rows in that column, "
-        "which nobody can know before; the settings of those rows were chosen once, as above."
+        "Nothing was chosen for `ent_auto()` in any of these. *The best by hand* is the best of the ENT rows in that "
+        "column, which nobody can know before; the settings of those rows were chosen once, as above."
     )
     return [f"### Without knobs\n\n{about}\n\n{table(HEAD, rows)}\n"]
