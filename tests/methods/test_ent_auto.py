@@ -103,14 +103,14 @@ HARDER = (20, 0)  # texts after rivals that are hard, and that are certain
 SAME = (15, 5)  # as after agreed openings
 
 
-def after(*phases, rivals=20, agreed=60, steps=120):
-    """The weights of the last step, when so many of the texts after rivals were hard and certain, phase by phase."""
+def after(*phases):
+    """The terms of the last step, when so many of the texts after rivals were hard and certain, phase by phase."""
     loss = RobustLoss(objective("ent_auto"))
     for hard, certain in phases:
         texts = [[RIVAL, *[HARD] * 5]] * hard + [[RIVAL, *[CERTAIN] * 5]] * certain
-        texts = texts[:rivals] + [TRANSLATION] * (agreed * 3 // 4) + [EASY] * (agreed // 4)
+        texts += [TRANSLATION] * 45 + [EASY] * 15
         p = torch.tensor([[[*row, *[0.0] * (20 - len(row))] for row in text] for text in texts])
-        for _ in range(steps):
+        for _ in range(120):
             terms = loss(logits=p.log().requires_grad_(), targets=torch.zeros(p.shape[:2], dtype=torch.long))
             loss.advance()
     return terms
