@@ -41,7 +41,7 @@ check: setup ## Lint, formatting, types and import layers
 	$(BIN)/lint-imports
 
 test: setup browser check ## The checks, then the fast tests
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 test-slow: setup browser ## The slow tests; RECORD=1 writes their counts for docs/reliability.md
 	$(BIN)/pytest -m 'slow or recorded' $(if $(RECORD),--record)
