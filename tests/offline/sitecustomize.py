@@ -55,4 +55,5 @@ def close():
 
 
 if __name__ == "sitecustomize":
+    sys.modules["tests.offline.sitecustomize"] = sys.modules[__name__]  # a worker of pytest has it already: one list
     close()
