@@ -131,6 +131,11 @@ def two_ranks(function, folder):
     return _on_ranks(function, folder, 2)
 
 
+def alone(function, folder):
+    """The same of one process, which has imported nothing yet."""
+    return _on_ranks(function, folder, 1)
+
+
 def on_ranks(function, folder, number):
     """What `function(rank, folder, number)` saves on each of so many ranks, as `{rank}.pt`."""
     return _on_ranks(function, folder, number, number)

@@ -10,6 +10,7 @@ is not the matrix's batch of fifty, so four things differ, and a failure is to b
 - the gradient of the bias is measured as a column of the weight's (`joined`).
 """
 
+import os
 import random
 from dataclasses import replace
 
@@ -20,20 +21,23 @@ import torch.nn.functional as F
 
 from errornorm import RobustLoss, VocabShard, objective
 from tests.problems import problem, same_numbers
-from tests.processes import two_ranks
+from tests.processes import alone, two_ranks
 from tests.tally import Suite
 
-SHAPES, SHARDED = 1000, 100
+SHAPES = 1000
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
-KERNELS = [("hidden", "chunked"), ("hidden", "reference"), ("logits", "logits"), ("logits", "reference")]
+KERNELS = {"hidden": ("chunked", "reference"), "logits": ("logits", "reference")}
+SHARDED = {"hidden": ("vocab_parallel",)}
+TRITON = {"hidden": ("triton",), "logits": ("triton",)}
 # Whose weights move with the statistics, or are told by a threshold; a fraction would have ties in tiny batches.
 CASES = ["mle", "tailr", "eaft", "focal", "generalized_ce", "mixce", "dft", "ent_threshold(1.05)"]
 UNITS = [1.0, 1.1, 1.3, 1.4427, 1.7, 0.7, 3.0, 5.3, 0.9]
 SIZE = 0.5
 ELEMENTS = 2**24  # of a weight, or of logits: 128 MB in float64
+FEW = 2**16  # of logits, where the interpreter needs milliseconds for a thousand
 
 
-def shape(rng, number):
+def shape(rng, number, elements):
     """Vocabulary, hidden size, rows, positions."""
     if number % 100 == 50:
         vocab = rng.choice([128_000, 151_936, 256_000, 2**18])
@@ -43,11 +47,12 @@ def shape(rng, number):
         vocab = rng.choice([2, 3, rng.randint(4, 200), rng.randint(200, 5_000)])
     width = min(rng.choice([1, 2, 7, 16, 64, 100, 512, rng.randint(1, 512)]), ELEMENTS // vocab)
     rows, time = rng.randint(1, 6), rng.choice([1, rng.randint(2, 24)])
-    return vocab, width, *((rows, time) if rows * time * vocab < ELEMENTS else (1, rng.randint(1, 8)))
+    few = max(1, min(8, elements // vocab))
+    return vocab, width, *((rows, time) if rows * time * vocab < elements else (1, rng.randint(1, few)))
 
 
-def made(rng, number, dtype):
-    vocab, width, rows, time = shape(rng, number)
+def made(rng, number, dtype, elements):
+    vocab, width, rows, time = shape(rng, number, elements)
     ignored = 1.0 if number % 40 == 20 else rng.choice([0, 0, 0.2, 0.9])
     p = problem(number, rows, time, ignored, dtype, vocab, width, size=SIZE)
     for row, length in enumerate(rng.choices(range(1, time + 1), k=rows)):
@@ -98,18 +103,16 @@ def same(got, grads, gold, gold_grads, plain_grads, dtype, source):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
 
-def check(number, suite, rank=None):
+def check(number, dtype, suite, kernels=KERNELS, rank=None):
     """`rank`: of two, which have the vocabulary between them."""
     rng = random.Random(f"shape {number}")
-    dtype = DTYPES[number % len(DTYPES)]
-    p = made(rng, number, dtype)
+    p = made(rng, number, dtype, FEW if kernels is TRITON else ELEMENTS)
     case, smoothing = rng.choice(CASES), rng.choice([0.0, 0.1])
     # The logits themselves are then the input; the head's other parts are not used.
     logits = F.linear(p.hidden, p.weight, p.bias).to(dtype).double()
     sources = {"hidden": p, "logits": replace(p, hidden=logits, weight=p.weight[:1], bias=p.bias[:1])}
-    if rank is not None:
-        del sources["logits"]
-    for source, given in sources.items():
+    for source, names in kernels.items():
+        given = sources[source]
 
         def run(kernel, kind, unit=1.0, rows=None, source=source, given=given):
             loss = RobustLoss(objective(case), smoothing, kernel=kernel)
@@ -122,7 +125,7 @@ def check(number, suite, rank=None):
         if rank is not None:
             split = rng.randint(1, len(p.weight) - 1)
             rows = slice(0, split) if rank == 0 else slice(split, len(p.weight))
-        for kernel in [name for kind, name in KERNELS if kind == source] if rank is None else ["vocab_parallel"]:
+        for kernel in names:
             about = f"{tuple(given.hidden.shape)} x {len(p.weight)}, {dtype}, {case}, {smoothing}"
             with suite.case(f"{number}: {kernel} of {source}, {about}"):
                 got, grads = run(kernel, dtype, rows=None if rank is None else rows)
@@ -132,42 +135,73 @@ def check(number, suite, rank=None):
                 same(got, grads, gold, gold_grads, plain_grads, dtype, source)
 
 
+def check_each(suite, kernels, rank=None):
+    """The types in turn."""
+    for number in range(SHAPES):
+        check(number, DTYPES[number % len(DTYPES)], suite, kernels, rank)
+
+
 def on_a_rank(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/init", rank=rank, world_size=2)
     suite = Suite("kernels-ranks", "numerics", "")
-    for number in range(SHARDED):
-        check(number, suite, rank)
+    check_each(suite, SHARDED, rank)
     torch.save([suite.tried, suite.failures], f"{folder}/{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
 
 
+def in_the_interpreter(rank, folder):
+    """Which must be chosen before triton is imported, so in a process of its own."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    torch.set_num_threads(1)
+    suite = Suite("kernels-triton", "numerics", "")
+    check_each(suite, TRITON)
+    torch.save([suite.tried, suite.failures], f"{folder}/{rank}.pt")
+
+
 def test_a_few(tally):
     with tally("kernels", "numerics", "kernels on shapes") as suite:
-        for number in range(11, 20):
-            check(number, suite)
-        assert suite.tried == 36
+        for number in (13, 18):
+            for dtype in DTYPES:
+                check(number, dtype, suite)
+        assert suite.tried == 32
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_a_thousand_shapes(tally):
+    what = (
+        "kernels (chunked; logits; the reference for hidden states and for logits) on 1,000 random shapes, each in "
+        "float32, bfloat16, float16 and float64: vocabularies of 2 to 262,144, one token to 144, ragged, all ignored; "
+        "a case fails if the loss, a weight or a gradient is too far from float64 (tests/kernels/test_sweep.py says "
+        "how far)"
+    )
+    with tally("kernels", "numerics", what) as suite:
+        for number in range(SHAPES):
+            for dtype in DTYPES:
+                check(number, dtype, suite)
+        assert suite.tried == SHAPES * len(DTYPES) * 4
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_thousand_shapes(tally):
-    what = (
-        "kernels (chunked; logits; the reference for hidden states and for logits) on 1,000 random shapes in float32, "
-        "bfloat16, float16 and float64: vocabularies of 2 to 262,144, one token to 144, ragged, all ignored; a case "
-        "fails if the loss, a weight or a gradient is too far from float64 (tests/kernels/test_sweep.py says how far)"
-    )
-    with tally("kernels", "numerics", what) as suite:
-        for number in range(SHAPES):
-            check(number, suite)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_two_ranks(tmp_path, tally):
-    what = f"the first {SHARDED} of these shapes with the vocabulary on two ranks; what each of them gets is a case"
+    what = "these shapes, the types in turn, with the vocabulary on two ranks; what each of them gets is a case"
     with tally("kernels-ranks", "numerics", what) as suite:
         for tried, failures in two_ranks(on_a_rank, tmp_path):
             suite.add(tried, failures)
-        assert suite.tried == 2 * SHARDED
+        assert suite.tried == 2 * SHAPES
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_triton(tmp_path, tally):
+    what = (
+        "the Triton kernel, in Triton's interpreter, of hidden states and of logits, on these shapes with fewer "
+        "tokens, the types in turn"
+    )
+    with tally("kernels-triton", "numerics", what) as suite:
+        (found,) = alone(in_the_interpreter, tmp_path)
+        suite.add(*found)
+        assert suite.tried == 2 * SHAPES
