@@ -15,12 +15,12 @@ from . import (
     table_bilingual,
     table_everyday,
     table_lm,
-    table_manuals,
     table_misordered,
     table_multilingual,
     table_natural_noise,
     table_summarization,
     table_temperature,
+    table_unseen,
     table_untranslated,
 )
 
@@ -42,7 +42,7 @@ ITEMS: dict[str, Item] = {
         examples.ITEM,
         table_natural_noise.ITEM,
         table_everyday.ITEM,
-        table_manuals.ITEM,
+        table_unseen.ITEM,
         figure_openings.ITEM,
         figure_noise_rate.ITEM,
     )

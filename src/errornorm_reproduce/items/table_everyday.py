@@ -17,14 +17,17 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def noisy(plan: Plan, item: str, corpus: str, noises: Sequence[str], families: tuple[Family, ...]) -> list[Cell]:
-    """Clean text once, then each noise at each share."""
+def noisy(
+    plan: Plan, item: str, corpus: str, noises: Sequence[str], families: tuple[Family, ...], prefix: str = "",
+    **more: object,
+) -> list[Cell]:  # fmt: skip
+    """Clean text once, then each noise at each share; of columns that begin so."""
     conditions = [("0%", ())] + [
         (f"{noise} {share:.0%}", ((noise, share),)) for noise in noises for share in plan.scale.noise if share
     ]
     return [
         cell for column, noise in conditions
-        for cell in plan.compared(item, column, corpus, CHOICE, families, noise=noise)
+        for cell in plan.compared(item, prefix + column, corpus, CHOICE, families, noise=noise, **more)
     ]  # fmt: skip
 
 
