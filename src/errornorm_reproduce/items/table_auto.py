@@ -91,9 +91,9 @@ def text(found: Found) -> str:
     clean = [x.gain >= -CLEAN for x in lines if not math.isnan(x.gain) and x.column.endswith(" 0%")]
     header = ("corpus and noise", "seeds", "MLE", "best ENT by hand", AUTO, "to the best", "to MLE")
     return (
-        f"BLEU, beam 5, means over the seeds that all have:\n\n{table(header, shown)}\n\n{AUTO} is at most {NEAR:g} BLEU "
-        f"below the best setting by hand in {sum(near)} of {len(near)}, and without noise at most {CLEAN:g} below likelihood in "
-        f"{sum(clean)} of {len(clean)}."
+        f"BLEU, beam 5, means over the seeds that all have:\n\n{table(header, shown)}\n\n"
+        f"{AUTO} is at most {NEAR:g} BLEU below the best setting by hand in {sum(near)} of {len(near)}, and without noise "
+        f"at most {CLEAN:g} below likelihood in {sum(clean)} of {len(clean)}."
     )
 
 
