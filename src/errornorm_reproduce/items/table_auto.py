@@ -92,8 +92,8 @@ def text(found: Found) -> str:
     header = ("corpus and noise", "seeds", "MLE", "best ENT by hand", AUTO, "to the best", "to MLE")
     return (
         f"BLEU, beam 5, means over the seeds that all have:\n\n{table(header, shown)}\n\n"
-        f"{AUTO} is at most {NEAR:g} BLEU below the best setting by hand in {sum(near)} of {len(near)}, and without noise "
-        f"at most {CLEAN:g} below likelihood in {sum(clean)} of {len(clean)}."
+        f"{AUTO} is at most {NEAR:g} BLEU below the best setting by hand in {sum(near)} of {len(near)}, and without "
+        f"noise at most {CLEAN:g} below likelihood in {sum(clean)} of {len(clean)}."
     )
 
 
