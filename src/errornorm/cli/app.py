@@ -22,7 +22,7 @@ from .printing import Said, example, out, say, verbatim
 
 EXITS = {
     0: "done",
-    1: "a bug: run again with --debug and report what it says",
+    1: "a bug: run it again as errornorm --debug ..., and report what it says",
     2: "usage: an option or argument is wrong, or an extra is not installed",
     3: "data: a file is missing, not readable, or not what it should be",
     4: "numerics: NaN or Inf where a number should be",
@@ -129,7 +129,7 @@ def explain(error: Exception) -> tuple[int, str]:
         return 3, text
     if isinstance(error, (ValueError, ImportError)):
         return 2, text
-    return 1, f"{type(error).__name__}: {text}: this is a bug, run again with --debug"
+    return 1, f"{type(error).__name__}: {text}: this is a bug; run it again as errornorm --debug ..."
 
 
 @app.callback(invoke_without_command=True)

@@ -11,7 +11,7 @@ from errornorm.tables import table
 
 from .. import methods
 from ..cells import Cell
-from ..plan import BASELINE, Found, Item, Plan
+from ..plan import BASELINE, Found, Item, Plan, by_column
 from ..statistics import Entry, entries
 from ..store import Row
 from . import table_everyday, table_misordered, table_natural_noise, table_unseen, table_untranslated
@@ -47,7 +47,7 @@ def cells(plan: Plan) -> list[Cell]:
 
 def values(cell: Cell, row: Row, measure: str) -> dict[str, float]:
     _, about = PARTS[cell.item]
-    return {f"{about} {cell.column}".strip(): float(row["measures"][measure])}
+    return {f"{about} {column}".strip(): number for column, number in by_column(cell, row, measure).items()}
 
 
 @dataclass(frozen=True)
