@@ -271,7 +271,7 @@ def test_wrong_usage_is_one_line(capsys, argv, message):
         (OSError(errno.ENOMEM, "Cannot allocate memory"), 5, "out of memory"),
         (RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"), 5, "try a smaller size"),
         (OSError(errno.ENOSPC, "No space left on device", "demo.png"), 5, "No space left on device: demo.png"),
-        (KeyError("x"), 1, "KeyError: 'x': this is a bug, run again with --debug"),
+        (KeyError("x"), 1, "KeyError: 'x': this is a bug; run it again as errornorm --debug ..."),
         (KeyboardInterrupt(), 130, "stopped by Ctrl-C"),
     ],
 )
