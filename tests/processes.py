@@ -132,8 +132,8 @@ def two_ranks(function, folder):
 
 
 def alone(function, folder):
-    """The same of one process, which has imported nothing yet."""
-    return _on_ranks(function, folder, 1)
+    """The same of one process that begins anew, with the environment of this one."""
+    return _on_ranks(function, folder, 1, method="spawn")
 
 
 def on_ranks(function, folder, number):
@@ -141,8 +141,8 @@ def on_ranks(function, folder, number):
     return _on_ranks(function, folder, number, number)
 
 
-def _on_ranks(function, folder, number, *args):
+def _on_ranks(function, folder, number, *args, method="forkserver"):
     import torch
 
-    torch.multiprocessing.start_processes(function, (str(folder), *args), nprocs=number, start_method="forkserver")
+    torch.multiprocessing.start_processes(function, (str(folder), *args), nprocs=number, start_method=method)
     return [torch.load(folder / f"{rank}.pt") for rank in range(number)]

@@ -10,7 +10,6 @@ is not the matrix's batch of fifty, so four things differ, and a failure is to b
 - the gradient of the bias is measured as a column of the weight's (`joined`).
 """
 
-import os
 import random
 from dataclasses import replace
 
@@ -135,9 +134,9 @@ def check(number, dtype, suite, kernels=KERNELS, rank=None):
                 same(got, grads, gold, gold_grads, plain_grads, dtype, source)
 
 
-def check_each(suite, kernels, rank=None):
+def check_each(suite, kernels, rank=None, numbers=range(SHAPES)):
     """The types in turn."""
-    for number in range(SHAPES):
+    for number in numbers:
         check(number, DTYPES[number % len(DTYPES)], suite, kernels, rank)
 
 
@@ -152,8 +151,6 @@ def on_a_rank(rank, folder):
 
 
 def in_the_interpreter(rank, folder):
-    """Which must be chosen before triton is imported, so in a process of its own."""
-    os.environ["TRITON_INTERPRET"] = "1"
     torch.set_num_threads(1)
     suite = Suite("kernels-triton", "numerics", "")
     check_each(suite, TRITON)
@@ -162,10 +159,8 @@ def in_the_interpreter(rank, folder):
 
 def test_a_few(tally):
     with tally("kernels", "numerics", "kernels on shapes") as suite:
-        for number in (13, 18):
-            for dtype in DTYPES:
-                check(number, dtype, suite)
-        assert suite.tried == 32
+        check_each(suite, KERNELS, numbers=range(11, 20))
+        assert suite.tried == 36
 
 
 @pytest.mark.slow
@@ -196,7 +191,9 @@ def test_two_ranks(tmp_path, tally):
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_triton(tmp_path, tally):
+def test_triton(tmp_path, tally, monkeypatch):
+    """The interpreter must be chosen before triton is imported, so in a process of its own."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
     what = (
         "the Triton kernel, in Triton's interpreter, of hidden states and of logits, on these shapes with fewer "
         "tokens, the types in turn"
