@@ -6,8 +6,8 @@ is different: after a disputed opening the rest is certain. So the sequences wit
 group: what is certain after a disputed one more often than after these is noise.
 
 Noise that is being learnt shows in the rivals: openings that the model knows (they would be no surprise), while another
-one has even odds or more. In clean text these are rare, and what follows is rather harder than after agreed openings.
-Where it becomes easier, a mode of its own is being learnt.
+one has even odds or more. In clean text these are rare, and what follows is rather harder than after agreed openings,
+but for the first steps, when a model knows only common texts. Where it becomes easier, noise is being learnt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ RATIO = 2.0  # how much more frequent than expected certain sequences must be: t
 SIGMAS = 5.0  # and by how many standard deviations
 LEAST = 5  # tokens of a sequence that can be certain; a shorter one may be the name of a class
 KNOWN = 0.05  # probability from which on a model knows an opening
-EASIER = 0.2  # of the deviation between texts: by so much must those after rivals be easier; clean text came to -0.1
+EASIER = 0.2  # of the deviation between texts: by so much must those after rivals become easier; clean text: 0.0
+MARGIN = 2.0  # standard deviations that a lowest value may be too low by chance
 ENOUGH = 100  # sequences of a group, to compare it
 DECAY = 0.98  # of what was counted, per optimizer step
 FOUND = 0.02  # of all sequences that must be too many to call it noise; text without copies came to 0.01
@@ -79,8 +80,8 @@ def rivals(off_target: Any, nll: Any) -> Any:
 
 
 def ease(agreed: Sequence[float], rival: Sequence[float]) -> tuple[float, float]:
-    """How much easier texts are after rivals than after agreed openings: in standard deviations between texts, and in
-    those of the difference itself. Two zeros without enough texts.
+    """How much easier texts are after rivals than after agreed openings, in standard deviations between texts, and the
+    standard deviation of that difference, which is infinite without enough texts.
 
     Args:
         agreed: Count, sum and sum of squares of the mean error norms of texts after an agreed opening, fading.
@@ -88,14 +89,30 @@ def ease(agreed: Sequence[float], rival: Sequence[float]) -> tuple[float, float]
 
     Example:
         >>> [round(number, 1) for number in ease([1000, 600, 370], [200, 110, 68.5])]
-        [0.5, 4.9]
+        [0.5, 0.1]
     """
     if min(agreed[0], rival[0]) < ENOUGH:
-        return 0.0, 0.0
+        return 0.0, math.inf
     (mean, spread), (other, width) = (_spread(*sums) for sums in (agreed, rival))
     # Of faded sums a mean is as certain as that of (1 + decay) times as many.
     error = math.sqrt((spread / agreed[0] + width / rival[0]) / (1 + DECAY))
-    return (mean - other) / math.sqrt(spread), (mean - other) / error
+    return (mean - other) / math.sqrt(spread), error / math.sqrt(spread)
+
+
+def hardest(before: float, easier: float, error: float) -> float:
+    """The least that texts after rivals were easier so far, on the safe side; 0 once they were harder.
+
+    Args:
+        before: This, until now; infinite at first.
+        easier: By how much they are, of `ease`.
+        error: Its standard deviation.
+    """
+    return min(before, 0.0 if easier < 0 else easier + MARGIN * error)
+
+
+def learnt(lowest: float, easier: float, error: float) -> bool:
+    """Whether texts after rivals have become easier since they were hardest, and not by chance."""
+    return easier - lowest >= max(EASIER, SIGMAS * error)
 
 
 def _spread(count: float, total: float, squares: float) -> tuple[float, float]:

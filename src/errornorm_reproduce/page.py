@@ -59,7 +59,7 @@ def _scales(store: Store, folder: Path, extra: tuple[Family, ...]) -> Iterator[s
             continue
         sections: list[str] = []
         claims: list[tuple[str, ...]] = []
-        autos: list[tuple[str, ...]] = []
+        autos: list[knobs.Line] = []
         for item, plan, there in found:
             text, figure = run.shown(item, plan, store)
             picture = f"\n![{item.title}]({os.path.relpath(figure, folder)})\n" if figure else ""

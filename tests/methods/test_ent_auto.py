@@ -1,9 +1,11 @@
+import math
+
 import numpy
 import pytest
 import torch
 
 from errornorm import RobustLoss, objective
-from errornorm.openings import ease, excess, rivals
+from errornorm.openings import ease, excess, hardest, learnt, rivals
 from errornorm.units import Layout
 from tests.problems import weigh
 
@@ -133,10 +135,29 @@ def test_rivals_are_known_and_another_has_even_odds():
 
 def test_ease_is_a_difference_of_means_in_two_units():
     """1,000 texts with a mean norm of 0.6 and a deviation of 0.1; 200 with 0.55 and 0.2."""
-    by_texts, by_error = ease([1000, 600, 370], [200, 110, 68.5])
-    assert by_texts == pytest.approx(0.5)
-    assert by_error == pytest.approx(0.05 / ((0.01 / 1000 + 0.04 / 200) / 1.98) ** 0.5)
-    assert ease([1000, 600, 370], [99, 0, 0]) == (0, 0)
+    easier, error = ease([1000, 600, 370], [200, 110, 68.5])
+    assert easier == pytest.approx(0.5)
+    assert error == pytest.approx(((0.01 / 1000 + 0.04 / 200) / 1.98) ** 0.5 / 0.1)
+    assert ease([1000, 600, 370], [99, 0, 0]) == (0, math.inf)
+
+
+def found_at(*differences, error=0.02):
+    """When rivals become easier by so much, one after the other: the place where that is noise, if any."""
+    lowest = math.inf
+    for place, easier in enumerate(differences):
+        lowest = hardest(lowest, easier, error)
+        if learnt(lowest, easier, error):
+            return place
+    return None
+
+
+def test_rivals_are_compared_with_their_hardest_time_and_with_the_control_group():
+    assert found_at(1.5, 0.9, 0.3, 0.0, -0.1, 0.1) is None  # clean text, everyday
+    assert found_at(-0.9, -0.3, -0.1) is None  # easier than before, and still harder than the control group
+    assert found_at(-0.4, 0.1, 0.19, 0.2) == 3
+    assert found_at(0.8, 0.7, 0.9, 0.95) == 3  # never harder: in a language with many endings copies are easy at once
+    assert found_at(0.8, 0.7, 0.9, 0.95, error=0.05) is None  # that may be chance
+    assert found_at(0.0, 0.5, error=math.inf) is None  # too few texts
 
 
 @pytest.mark.parametrize(

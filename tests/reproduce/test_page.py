@@ -203,6 +203,20 @@ def test_what_has_no_parameters_stands_beside_the_best_that_has(store, tmp_path)
     assert "| table-untranslated | 0% | bleu | 1 | 30.0 | 29.0, ENT-Fraction | 30.2 | +0.2 | +1.2 |" in text
     assert "| table-untranslated | 50% | bleu | 1 | 10.0 | 24.0, ENT-Fraction | 26.0 | +16.0 | +2.0 |" in text
     assert "| table-untranslated | 20% | bleu |" not in text
+    assert "worse than the best by hand in 2 of 2, and where there is no noise at most 0.5 worse than" in text
+    assert "likelihood in 1 of 1." in text
+
+
+def test_what_two_tables_share_is_counted_once(store, tmp_path):
+    """Clean captions stand in both tables about noise."""
+    for cell in ITEMS["table-misordered"].cells(plan((*FAMILIES, "ENT-Auto"))):
+        store.write(cell, {"measures": {"bleu": 28.8 if cell.row == "ENT-Auto" else 30.0}}, 60.0, 1)
+    text = page.markdown(store.folder, tmp_path)
+    assert "| table-untranslated | 0% | bleu | 2 | 31.0 | 30.0, ENT-Fraction | 28.8 | -2.2 | -1.2 |" in text
+    assert "| table-misordered | 0% | bleu |" not in text
+    assert "| table-misordered | 50% | bleu | 2 |" in text
+    assert "worse than the best by hand in 0 of 3, and where there is no noise at most 0.5 worse than" in text
+    assert "likelihood in 0 of 1." in text
 
 
 def test_a_chosen_setting_acts_from_the_step_of_its_corpus():

@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import scores
 from ..context import Context
 from ..objectives import Objective, Preview, Weighed, keep_all, method
-from ..openings import BINS, DECAY, EASIER, EVEN, FOUND, LEAST, SIGMAS, ease, excess, hardness, rivals, suspicious
+from ..openings import BINS, DECAY, EVEN, FOUND, LEAST, ease, excess, hardest, hardness, learnt, rivals, suspicious
 from ..running import Histogram, Moments, State
 from ..starts import Start, delayed
 from ..stats import TokenStats
@@ -31,8 +31,8 @@ def ent_auto(*, start: Start = 0) -> Objective:
     opening another word was more likely. Clean text also opens in several ways, but then the rest is as hard as after
     an opening that the model expected. These sequences are the control group. Noise is found when certain text follows
     disputed openings at least twice as often, by 2 % of all sequences; or, before that, when text after a *rival* (an
-    opening that the model knows, with 5 % or more, while another one has even odds) was harder than in the control
-    group and has become easier, by a fifth of the deviation between texts. So the method waits until the model is
+    opening that the model knows, with 5 % or more, while another one has even odds) becomes easier than in the control
+    group, and than it ever was, by a fifth of the deviation between texts. So the method waits until the model is
     competent, and is likelihood, exactly, where there is no such noise. Once it is found, it stays so.
 
     It serves generation, above all with beam search, and leaves the likelihood of clean text as it is. It sees noise
@@ -55,19 +55,21 @@ def ent_auto(*, start: Start = 0) -> Objective:
     """
 
     def init() -> State:
-        flags = {name: torch.zeros((), dtype=torch.bool, device="cpu") for name in ("harder", "found")}
-        return {name: value for part in _PARTS for name, value in part.init().items()} | flags
+        hardest_so_far = torch.full((), math.inf, dtype=torch.float64, device="cpu")
+        found = torch.zeros((), dtype=torch.bool, device="cpu")
+        sums = {name: value for part in _PARTS for name, value in part.init().items()}
+        return sums | {"hardest": hardest_so_far, "found": found}
 
     def settle(state: State) -> State:
         for part in _PARTS:
             state = part.settle(state)
         agreed, disputed = (state[f"{of}_counts"].tolist() for of in ("agreed", "disputed"))
         after, rival = (state[f"after_{of}_sums"].tolist() for of in ("agreed", "rivals"))
-        by_texts, by_error = ease(after, rival)
+        easier = ease(after, rival)
+        lowest = hardest(float(state["hardest"]), *easier)
         many = rival[0] >= FOUND * (sum(agreed) + sum(disputed))
-        became_easier = state["harder"] & (many and by_texts >= EASIER and by_error >= SIGMAS)
-        found = state["found"] | (excess(agreed, disputed) >= FOUND) | became_easier
-        return state | {"harder": state["harder"] | (by_texts < 0), "found": found}
+        found = state["found"] | (excess(agreed, disputed) >= FOUND) | (many and learnt(lowest, *easier))
+        return state | {"hardest": torch.full_like(state["hardest"], lowest), "found": found}
 
     def weigh(stats: TokenStats, state: State, now: Context) -> Weighed:
         level, texts, lengths = _LEVEL.mean(state), _texts(stats, now), now.layout.lengths

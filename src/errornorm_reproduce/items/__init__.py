@@ -12,7 +12,6 @@ from . import (
     figure_pruning,
     figure_separation,
     figure_start,
-    table_auto,
     table_bilingual,
     table_everyday,
     table_lm,
@@ -44,7 +43,6 @@ ITEMS: dict[str, Item] = {
         table_natural_noise.ITEM,
         table_everyday.ITEM,
         table_unseen.ITEM,
-        table_auto.ITEM,
         figure_openings.ITEM,
         figure_noise_rate.ITEM,
     )
