@@ -87,3 +87,10 @@ def test_the_page_has_what_was_run(folder, tmp_path, monkeypatch):
     assert "## Language modelling" in text
     assert "25.88 → 24.5" in text
     assert "<table>" in site
+
+
+def test_tokens_of_large_norm_are_marked_where_they_stand():
+    """Neighbours of one colour are one mark, and what a corpus says is no markup."""
+    tokens = [["a<", 1.1], [" b", 1.2], [" ", 1.4], ["c", 1.35], ["d", 0.2], [" e", 1.05]]
+    text = ITEMS["examples"].text([(None, {"sentences_shown": [{"source": "<i>", "tokens": tokens}]})])
+    assert text.splitlines()[-1] == ("| &lt;i&gt; | <mark>a&lt; b</mark> <mark><b>c</b></mark>d <mark>e</mark> |")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+
 from errornorm.tables import table
 
 from ..cells import Cell
@@ -10,6 +14,7 @@ from ..plan import Found, Item, Plan
 from .figure_pruning import corpus
 
 NAME = "examples"
+MARKS = (("", ""), ("<mark>", "</mark>"), ("<mark><b>", "</b></mark>"))  # none, yellow, red
 
 
 def cells(plan: Plan) -> list[Cell]:
@@ -18,16 +23,22 @@ def cells(plan: Plan) -> list[Cell]:
 
 def text(found: Found) -> str:
     ((_, row),) = found
-    lines = [(s["source"], "".join(_marked(*token) for token in s["tokens"])) for s in row["sentences_shown"]]
-    return f"**Bold** above {RED} (the paper's red), *italic* above {YELLOW} (yellow):\n\n" + table(
-        ("source", "target"), lines
-    )
+    lines = [(escape(s["source"], quote=False), _marked(s["tokens"])) for s in row["sentences_shown"]]
+    about = f"<mark>Marked</mark> above {YELLOW} (the paper's yellow), <mark><b>bold</b></mark> above {RED} (red):"
+    return f"{about}\n\n{table(('source', 'target'), lines)}"
 
 
-def _marked(text: str, norm: float) -> str:
-    mark = "**" if norm > RED else "*" if norm > YELLOW else ""
+def _marked(tokens: Sequence[tuple[str, float]]) -> str:
+    """Neighbours of one colour are one mark. It is HTML, because Markdown cannot emphasize parts of a word."""
+    words = ((text, norm if text.strip() else 0) for text, norm in tokens)
+    colours = groupby(words, lambda token: (token[1] > YELLOW) + (token[1] > RED))
+    return "".join(_in_colour(colour, "".join(text for text, _ in run)) for colour, run in colours)
+
+
+def _in_colour(colour: int, text: str) -> str:
     bare = text.strip()
-    return text.replace(bare, f"{mark}{bare}{mark}") if mark and bare else text
+    before, after = MARKS[colour]
+    return text.replace(bare, f"{before}{escape(bare, quote=False)}{after}", 1)
 
 
 ITEM = Item(
