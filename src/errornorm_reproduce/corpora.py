@@ -126,13 +126,13 @@ def natural_captions(asked: Asked) -> Splits:
 
 
 def multi30k(asked: Asked) -> Splits:
-    several = len(asked["languages"]) > 1
+    several, source = len(asked["languages"]) > 1, asked.get("source", "en")
     sizes = asked.get("sizes", [None] * len(asked["languages"]))
 
     def read(split: str) -> Iterator[Example]:
         for language, size in zip(asked["languages"], sizes, strict=True):
-            sides = (_lines(asked.file(f"multi30k/{split}.{name}.gz")) for name in ("en", language))
-            more = {DIRECTION: f"en-{language}"} if several else {}
+            sides = (_lines(asked.file(f"multi30k/{split}.{name}.gz")) for name in (source, language))
+            more = {DIRECTION: f"{source}-{language}"} if several else {}
             pairs = ({"source": a, "target": b, **more} for a, b in zip(*sides, strict=True))
             yield from islice(pairs, size if split == "train" else None)
 

@@ -94,11 +94,12 @@ def _one(cell: Cell, num: int) -> dict[str, Any]:
     training, recipe = told["training"], told["recipe"]
     sizes = [f" {size / 1000:,.0f}K" for size in recipe.get("sizes", [])]
     languages = ", ".join(map("".join, zip_longest(recipe.get("languages", []), sizes, fillvalue="")))
+    direction = f" ({recipe.get('source', 'en')} to {languages})" if languages else ""
     memory = memory_of(told, model)
     return {
         "model": told["model"].get("preset") or told["model"]["pretrained"],
         "parameters": model.parameters,
-        "data": DATA.get(recipe["of"], recipe["of"]) + (f" (en to {languages})" if languages else ""),
+        "data": DATA.get(recipe["of"], recipe["of"]) + direction,
         "steps": training["steps"],
         "tokens_per_step": training["tokens_per_step"],
         "memory": memory,

@@ -11,14 +11,21 @@ from .table_untranslated import CHOICE, MEASURES
 NAME = "table-unseen"
 NOISES = ("untranslated",)
 FAMILIES = (methods.MLE, methods.ENT_FRACTION, methods.ENT_AUTO)
-LANGUAGES = {"tiny": ("fr",), "small": ("de", "cs"), "paper": ()}  # at that scale they are crawled text, and not clean
+DIRECTIONS: dict[str, dict[str, dict[str, object]]] = {  # of captions, by scale
+    "tiny": {"en-fr": {}},
+    "small": {
+        "en-de": {"recipe.languages": ["de"]},
+        "en-cs": {"recipe.languages": ["cs"]},
+        "cs-en": {"recipe.source": "cs", "recipe.languages": ["en"]},
+    },
+    "paper": {},  # there they are crawled text, and not clean
+}
 
 
 def cells(plan: Plan) -> list[Cell]:
     out = table_everyday.noisy(plan, NAME, "manuals", NOISES, FAMILIES, "manuals ")
-    for language in LANGUAGES[plan.scale.name]:
-        changes = {} if plan.scale.name == "tiny" else {"recipe.languages": [language]}
-        out += table_everyday.noisy(plan, NAME, "bilingual", NOISES, FAMILIES, f"en-{language} ", changes=changes)
+    for direction, changes in DIRECTIONS[plan.scale.name].items():
+        out += table_everyday.noisy(plan, NAME, "bilingual", NOISES, FAMILIES, f"{direction} ", changes=changes)
     return out
 
 
@@ -29,7 +36,7 @@ ITEM = Item(
     cells=cells,
     measures=MEASURES,
     ours="documentation of Python, English to French, with its markup, sentences of up to 30 words; and the captions "
-    "of Table 1 in other languages",
+    "of Table 1 in other directions",
     condition=CHOICE,
     families=FAMILIES,
 )
