@@ -377,3 +377,25 @@ def test_repr_says_what_it_is():
         "RobustLoss(ent_threshold(threshold=1.2, start=0, keep_first=0, max_dropped=1.0), "
         "label_smoothing=0.1, normalize='valid')"
     )
+
+
+@pytest.mark.parametrize("fraction", [0.29, 0.57, 0.58])
+def test_a_share_is_what_is_written(fraction):
+    """0.29 * 100 is a little less than 29 in floating point."""
+    logits, targets = torch.randn(1, 100, 7), torch.randint(7, (1, 100))
+    for chosen in (ent_fraction(fraction), ent_fraction(1.0, max_dropped=fraction)):
+        terms = RobustLoss(chosen)(logits=logits.clone(), targets=targets)
+        assert terms.num_tokens - terms.num_kept == round(100 * fraction)
+
+
+@pytest.mark.parametrize(
+    "spec", ["ent_fraction(0.1, start='auto')", "ent_auto()", "ent_fraction(0.1, scope='running')"]
+)
+def test_the_running_state_is_on_the_cpu_whatever_the_default_device_is(spec):
+    """Nothing can be computed on the meta device."""
+    loss = RobustLoss(objective(spec))
+    with torch.device("meta"):
+        loss.load_state_dict(RobustLoss(objective(spec)).state_dict())
+        loss(logits=torch.randn(2, 3, 7, device="cpu"), targets=torch.zeros(2, 3, dtype=torch.long, device="cpu"))
+        loss.advance()
+    assert {value.device.type for value in loss.state.values()} == {"cpu"}

@@ -17,9 +17,11 @@ from torch import Tensor
 
 from . import ranks
 from .running import BINS, Histogram, State
+from .shares import share_of
 
 Scope = Literal["batch", "global", "running"]
 DIGIT = 11  # bits of a score that the ranks count at a time
+LONGEST = 2**24  # window; torch takes no quantile of a longer one
 Probably = Callable[[Tensor], Tensor]  # scores -> which of them are probably dropped
 
 
@@ -77,7 +79,7 @@ def top_everywhere(scores: Tensor, fraction: float) -> Dropped:
         mine = keys if wanted < 0 else keys[keys >> (shift + DIGIT) == high]
         counts = ranks.add(torch.bincount((mine >> shift) - begin, minlength=2**DIGIT)).tolist()
         if wanted < 0:
-            wanted = int(fraction * sum(counts))
+            wanted = share_of(fraction, sum(counts))
             if wanted == 0:
                 return top(scores, 0)
         place = 2**DIGIT - 1
@@ -110,7 +112,7 @@ def top_fraction(fraction: float, everywhere: bool = False) -> Cutoff:
     def drop(scores: Tensor, state: State) -> Dropped:
         if everywhere and ranks.size() > 1:
             return top_everywhere(scores, fraction)
-        return top(scores, int(fraction * len(scores)))
+        return top(scores, share_of(fraction, len(scores)))
 
     def preview(state: State, total: int) -> Probably:
         """Rank among those seen so far. When unsure drop: keeping wrongly costs more."""
@@ -163,7 +165,7 @@ def window_fraction(fraction: float, size: int, least: int) -> Cutoff:
         return state | {"pending": torch.cat([state["pending"].to(scores.device), scores.float()])}
 
     def settle(state: State) -> State:
-        new, _ = ranks.gather(state["pending"])
+        new = ranks.gather(state["pending"])
         window = torch.cat([state["window"].to(new.device), _mixed(new)])
         return {"window": window[-size:], "pending": new[:0].clone()}
 

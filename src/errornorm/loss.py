@@ -198,7 +198,7 @@ class RobustLoss(nn.Module):
         if state["objective"] != self.objective.spec:
             raise ValueError(f"this checkpoint is of {state['objective']}, not of {self.objective.spec}")
         self.steps_taken, self.batches_seen = state["steps_taken"], state["batches_seen"]
-        self.state = {name: value.clone() for name, value in state["state"].items()}
+        self.state = {name: value.to("cpu", copy=True) for name, value in state["state"].items()}
 
     def _columns(self, batch: Batch, given: dict[str, Tensor]) -> dict[str, Tensor]:
         if missing := self.objective.columns - given.keys():

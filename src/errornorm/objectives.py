@@ -17,6 +17,7 @@ from .context import Context
 from .cutoffs import Cutoff, same
 from .running import State
 from .scores import Score
+from .shares import share_of
 from .stats import Guess, TokenStats
 from .units import Layout, Unit
 
@@ -166,7 +167,7 @@ class Guard:
             place = layout.rank(torch.arange(len(dropped), device=dropped.device))
             dropped = dropped & (place >= self.keep_first)
         if self.max_dropped < 1:
-            allowed = (self.max_dropped * layout.lengths).long()
+            allowed = layout.lengths.new_tensor([share_of(self.max_dropped, num) for num in layout.lengths.tolist()])
             suspicion = torch.where(dropped, scores, -torch.inf)
             dropped = dropped & (layout.rank(-suspicion) < allowed[layout.sequence])
         return dropped

@@ -64,12 +64,12 @@ def each(values: Tensor) -> Tensor:
     return torch.stack(parts).to(values.device)
 
 
-def gather(values: Tensor) -> tuple[Tensor, int]:
-    """The values [N] of the ranks, one after another, and where this rank's begin. N may differ."""
+def gather(values: Tensor) -> Tensor:
+    """The values [N] of the ranks, one after another. N may differ."""
     if _alone():
-        return values, 0
+        return values
     group = _group.get()
-    world, rank = dist.get_world_size(group), dist.get_rank(group)
+    world = dist.get_world_size(group)
     mine = _wire(values)
     length = mine.new_tensor([len(mine)], dtype=torch.int64)
     lengths = [torch.empty_like(length) for _ in range(world)]
@@ -80,4 +80,4 @@ def gather(values: Tensor) -> tuple[Tensor, int]:
     parts = [torch.empty_like(padded) for _ in range(world)]
     dist.all_gather(parts, padded, group)
     everyone = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    return everyone.to(values.device), sum(sizes[:rank])
+    return everyone.to(values.device)

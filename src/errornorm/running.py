@@ -71,7 +71,7 @@ class Histogram:
         if wanted == 0:
             return self.low
         taken = (wanted - (counts.cumsum(0) - counts)).clamp(min=0).minimum(counts)
-        middles = self.low + (torch.arange(self.bins, 0, -1, dtype=torch.float64) - 0.5) * (
+        middles = self.low + (torch.arange(self.bins, 0, -1, dtype=torch.float64, device="cpu") - 0.5) * (
             (self.high - self.low) / self.bins
         )
         return float((taken * middles).sum() / wanted)

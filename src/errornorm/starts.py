@@ -52,7 +52,7 @@ def delayed(inner: Objective, start: Start) -> Objective:
 def _when_warm(inner: Objective) -> Objective:
     require(
         inner.combine is weighted_nll,
-        f"{inner.spec}: start='auto' is for methods that weigh or drop tokens; give an optimizer step",
+        "start='auto' is for methods that weigh or drop tokens; give an optimizer step",
     )
 
     def init() -> State:

@@ -16,11 +16,10 @@ from .store import Store
 
 JOB = "slurm.json"  # beside a cell's run: the job that it was submitted as
 CPUS = 4  # for each GPU
+HOURS = 24  # limit of a job
 
 
-def submit(
-    cells: Sequence[Cell], how: grid.Grid, partition: str, hours: int = 24, gpus: int = 4, cluster: str = "slurm"
-) -> list[str]:
+def submit(cells: Sequence[Cell], how: grid.Grid, partition: str, gpus: int = 4, cluster: str = "slurm") -> list[str]:
     """Submit what is missing and not in the queue, each cell as a job; return the jobs' names.
 
     A job that ends without a row, as at its time limit, is submitted again by the next call, and goes on.
@@ -29,7 +28,6 @@ def submit(
         cells: Some of which may have rows, or wait in the queue.
         how: Where rows and runs go.
         partition: Of the cluster.
-        hours: Limit of a job.
         gpus: Of a job, on one node; a process for each.
         cluster: Where else submitit can run jobs: "local" or "debug".
     """
@@ -38,7 +36,7 @@ def submit(
     store, folder = Store(how.store.folder.absolute()), place.work / "slurm"
     executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
     executor.update_parameters(
-        name="errornorm", timeout_min=60 * hours, nodes=1, gpus_per_node=gpus, tasks_per_node=max(1, gpus),
+        name="errornorm", timeout_min=60 * HOURS, nodes=1, gpus_per_node=gpus, tasks_per_node=max(1, gpus),
         cpus_per_task=CPUS, slurm_partition=partition,
     )  # fmt: skip
     with FileLock(folder / ".lock"):  # two calls at a time must not submit the same

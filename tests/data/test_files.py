@@ -7,7 +7,8 @@ import resource
 import pytest
 
 from errornorm.cli import main
-from errornorm.data.files import real, require_place, written
+from errornorm.data.files import real, require_place, written, written_bytes
+from errornorm.data.lines import read_lines
 
 LINE = '{"source": "a dog", "target": "un chien"}\n'
 
@@ -74,3 +75,21 @@ def test_a_file_that_may_not_grow_is_named(tmp_path, corpus, capsys):
     said = f"{os.strerror(errno.EFBIG)}: {tmp_path / 'b.jsonl'}: make room, or choose another place"
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [corpus]
+
+
+def test_returns_at_the_limit_do_not_cut_a_line_in_two(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"aaaa\r\rbbbb\nccc\n")
+    long, last = read_lines(tmp_path / "a.txt", max_bytes=4)
+    assert "longer than 4 bytes" in long.reason
+    assert (last.text, last.where.line) == ("ccc", 2)
+
+
+def test_a_link_at_the_place_of_a_part_is_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for write in (written, written_bytes):
+        (tmp_path / f".out.{os.getpid()}.part").symlink_to(victim)
+        with write(tmp_path / "out") as file:
+            file.write("x" if write is written else b"x")
+        assert (victim.read_text(), (tmp_path / "out").read_text()) == ("mine", "x")
+        assert not (tmp_path / "out").is_symlink()

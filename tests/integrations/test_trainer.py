@@ -434,3 +434,10 @@ def test_callback_states_that_the_trainer_restores(tmp_path):
     whole, parts = run(), run(str(tmp_path / "checkpoint-2"))
     assert parts[0]["steps_taken"] == whole[0]["steps_taken"] == 4
     assert_equal_weights(whole[1], parts[1])
+
+
+def test_a_loss_function_pads_with_what_it_ignores():
+    chosen = LossFunction(errornorm.mle(), ignore_index=0)
+    logits, labels = torch.randn(1, 4, 7), torch.tensor([[3, 0, 2, 5]])
+    expected = torch.nn.functional.cross_entropy(logits[0, :-1], labels[0, 1:], ignore_index=0)
+    torch.testing.assert_close(chosen(logits, labels), expected)

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from errornorm import loss_truncation
 from tests.problems import weigh
 
 GOOD, BAD = [0.8, 0.2], [0.1, 0.3, 0.3, 0.3]
@@ -20,3 +21,8 @@ def test_waits_for_its_window_then_drops_whole_sequences_by_mean_loss():
 
 def test_by_default_a_thousand_sequences_come_first():
     assert weigh("loss_truncation(0.3)", GOOD, BAD, shape=(2, 1), steps=3).num_kept == 2
+
+
+def test_a_window_that_no_quantile_can_be_taken_of_is_refused():
+    with pytest.raises(ValueError, match="window=16777217 is a number of sequences: give 1 to 16,777,216"):
+        loss_truncation(window=2**24 + 1)

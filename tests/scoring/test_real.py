@@ -14,7 +14,7 @@ from errornorm.training.config import Source
 from tests import tiny
 from tests.scoring.models import reference
 
-DATA = Path(os.environ.get("ERRORNORM_DATA", Path(__file__).parents[3] / "shared" / "data"))
+DATA = Path(os.environ.get("ERRORNORM_DATA", "nowhere"))
 PAIRS = [DATA / "tatoeba-en-fr" / f"test.{language}.gz" for language in ("en", "fr")]
 STORIES = DATA / "stories260K" / "hf"
 NUM = 200

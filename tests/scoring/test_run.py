@@ -12,8 +12,9 @@ import torch
 from errornorm.cli import main
 from errornorm.curation.prune import prune
 from errornorm.data.lines import DataError
+from errornorm.scoring import run, table
 from errornorm.scoring.run import score
-from errornorm.scoring.table import Scores
+from errornorm.scoring.table import Scores, parts_of
 from tests import tiny
 from tests.scoring.models import save
 from tests.scoring.runs import Score
@@ -310,3 +311,20 @@ def test_two_processes_do_not_share_a_folder(folder, tmp_path):
     assert time.monotonic() - other.began < 30
     process.kill()
     assert "is in use by process" in other.err
+
+
+def test_parts_are_in_the_order_of_their_numbers(folder, tmp_path, monkeypatch):
+    """As after a hundred thousand of them: the names are no longer of one length."""
+    for module in (run, table):
+        monkeypatch.setattr(module, "PART", "part-{}.parquet")
+    found = score(folder / "pairs.jsonl", folder / "marian", tmp_path / "s", part=2, limit=24)
+    assert [part.name for part in parts_of(found.folder)] == [f"part-{number}.parquet" for number in range(12)]
+    assert found.table()["record"].to_pylist() == list(range(24))
+
+
+def test_what_is_no_number_is_null_in_the_fields(folder, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"source": "a b", "target": "c d", "quality": 1e999}\n')
+    found = score(tmp_path / "in.jsonl", folder / "marian", tmp_path / "s")
+    assert [json.loads(fields, parse_constant=pytest.fail) for fields in found.table()["fields"].to_pylist()] == [
+        {"quality": None}
+    ]

@@ -1,7 +1,6 @@
 """The folder of a run: one process at a time, no mix-ups, no half files."""
 
 import errno
-import hashlib
 import json
 import math
 import os
@@ -323,11 +322,6 @@ def test_a_row_that_does_not_fit_leaves_no_half(run, monkeypatch, room):
     monkeypatch.undo()
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(run.metrics))
     assert run.metrics.read_bytes() == whole
-
-
-def test_sha256(tmp_path):
-    (tmp_path / "a").write_bytes(b"abc" * 10**6)
-    assert rundir.sha256(tmp_path / "a") == hashlib.sha256(b"abc" * 10**6).hexdigest()
 
 
 def test_versions_leave_out_what_is_absent(monkeypatch):

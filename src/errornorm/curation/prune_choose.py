@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from ..scoring import rank
 from ..scoring.table import Scores
+from ..shares import share_of
 from ..specs import near
 from .groups import Grouping
-from .prune_edge import Edge, Floats, Mask, edge_of, edge_of_stream, share_of
+from .prune_edge import Edge, Floats, Mask, edge_of, edge_of_stream
 
 RANDOM = "random"
 UNITS = ("sequence", "token", "source")

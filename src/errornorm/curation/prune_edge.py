@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy
 from numpy.typing import NDArray
@@ -16,15 +15,6 @@ from numpy.typing import NDArray
 Floats = NDArray[numpy.float64]
 Mask = NDArray[numpy.bool_]
 HALF = 2**16  # a float32 has two halves of 16 bits
-
-
-def share_of(fraction: float, total: int) -> int:
-    """floor(fraction * total), with the fraction as it is written.
-
-    >>> share_of(0.29, 100), int(0.29 * 100)
-    (29, 28)
-    """
-    return int(Fraction(repr(float(fraction))) * total)
 
 
 @dataclass(slots=True)

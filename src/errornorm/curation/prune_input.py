@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from ..data.lines import BOM, MAX_BYTES, DataError, Problem, opened
+from ..data.lines import BOM, MAX_BYTES, DataError, Problem, is_longer, opened
 from ..data.records import Corpus, Record
 from ..scoring.corpus import SIDES, file_digest
 from ..scoring.table import META, Scores
@@ -144,7 +144,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                 raw = file.readline(MAX_BYTES + 2)
                 if not raw:
                     return
-                if len(raw.rstrip(b"\r\n")) > MAX_BYTES:
+                if is_longer(raw, MAX_BYTES):
                     while raw and not raw.endswith(b"\n"):
                         raw = file.readline(2**20)
                     raw = b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 from collections import Counter
@@ -81,14 +82,23 @@ def require_place(output: Path, *inputs: Path | None) -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[IO[str]]:
-    """A file that is there completely, or not at all. A link is replaced: give the `real` path to follow it."""
+    """A text that is there completely, or not at all. A link is replaced: give the `real` path to follow it."""
+    with written_bytes(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+        yield text
+        text.detach()
+
+
+@contextmanager
+def written_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """The same for any file."""
     if path.exists() and not path.is_dir():
         require_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)  # of a process that was killed; or a link that leads elsewhere
     try:
-        with part.open("x", encoding="utf-8", newline="\n") as file:
+        with part.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -157,7 +157,7 @@ def lines_of(file: IO[bytes], name: str, max_bytes: int = MAX_BYTES) -> Iterator
             raw = file.readline(max_bytes + 2)
             if not raw:
                 return
-            if len(raw.rstrip(b"\r\n")) > max_bytes:
+            if is_longer(raw, max_bytes):
                 yield Problem(here, f"longer than {max_bytes} bytes ({_skip(file, raw)})", raw[:SHOWN])
                 continue
         except (EOFError, OSError, zlib.error) as error:
@@ -165,8 +165,17 @@ def lines_of(file: IO[bytes], name: str, max_bytes: int = MAX_BYTES) -> Iterator
             return
         if number == 1:
             raw = raw.removeprefix(BOM)
-        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
-        yield _decoded(here, raw)
+        yield _decoded(here, _bare(raw))
+
+
+def is_longer(raw: bytes, max_bytes: int) -> bool:
+    """Whether what was read of a line, with its end if it has one, is too much."""
+    return len(_bare(raw)) > max_bytes
+
+
+def _bare(raw: bytes) -> bytes:
+    """A line without its end."""
+    return raw.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _skip(file: IO[bytes], raw: bytes) -> str:

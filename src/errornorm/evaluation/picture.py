@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.files import real
+from ..data.files import real, written_bytes
 
 # Okabe and Ito's colours, which all eyes can tell apart, but for yellow, which is too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -133,12 +132,5 @@ def titled(axes: Any, text: str, below: str) -> None:
 
 def save(figure: Any, path: Path, dpi: int = 110) -> None:
     """As PNG, completely or not at all."""
-    path = real(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with written_bytes(real(path)) as file:
+        figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})

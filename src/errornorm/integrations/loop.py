@@ -57,7 +57,7 @@ def train_step(
     """
     handle.expect_advance()
     count, world = num_targets(handle, batches), ranks.size()
-    seen = torch.zeros((), dtype=torch.float64)
+    seen = torch.zeros((), dtype=torch.float64, device="cpu")
     try:
         for number, batch in enumerate(batches, 1):
             with contextlib.ExitStack() as stack:

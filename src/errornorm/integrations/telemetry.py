@@ -14,9 +14,11 @@ from torch import Tensor
 
 from .. import ranks
 from ..loss import LossTerms
+from ..running import Histogram
 from ..stats import ERROR_NORM_MAX
 
 BINS = 1024  # a quantile is then exact to 0.0014
+_NORMS = Histogram(0.0, ERROR_NORM_MAX, bins=BINS)
 QUANTILES = (0.5, 0.9, 0.99)
 PREFIX = "errornorm/"
 SUMS = ("tokens", "kept", "nll", "entropy", "error_norm", "objective")
@@ -54,13 +56,13 @@ class Telemetry:
         self._put("", sums)
         self._norms += torch.histc(norms.cpu(), BINS, 0.0, ERROR_NORM_MAX).long()
         if terms.cutoff is not None and abs(terms.cutoff) != float("inf"):
-            self._cutoffs += torch.tensor([terms.cutoff, 1.0], dtype=torch.float64)
+            self._cutoffs += torch.tensor([terms.cutoff, 1.0], dtype=torch.float64, device="cpu")
         if sources is not None:
             for name, mask in _masks(sources, counted):
                 self._put(name, columns[:, mask[counted]].sum(1))
 
     def _put(self, name: str, sums: Tensor) -> None:
-        self._sums[name] = self._sums.get(name, torch.zeros(len(SUMS), dtype=torch.float64)) + sums.cpu()
+        self._sums[name] = self._sums.get(name, torch.zeros(len(SUMS), dtype=torch.float64, device="cpu")) + sums.cpu()
 
     def flush(self) -> dict[str, float]:
         """The metrics of all ranks together, which all must ask at the same time; then start anew."""
@@ -76,7 +78,7 @@ class Telemetry:
             row |= _means(sums, f"{PREFIX}{name}/" if name else PREFIX, brief=bool(name))
         if row:
             row |= {f"{PREFIX}error_norm_p{round(100 * q)}": _quantile(norms, q) for q in QUANTILES}
-            row[f"{PREFIX}error_norm_top10"] = _mean_of_top(norms, 0.1)
+            row[f"{PREFIX}error_norm_top10"] = _NORMS.top_mean({"counts": norms.double()}, 0.1)
         if cutoffs[1] > 0:
             row[f"{PREFIX}cutoff"] = float(cutoffs[0] / cutoffs[1])
         return row
@@ -93,19 +95,10 @@ def _quantile(counts: Tensor, share: float) -> float:
     """Linear inside a bin."""
     cumulated = counts.double().cumsum(0)
     rank = share * float(cumulated[-1])
-    bin_ = min(int(torch.searchsorted(cumulated, torch.tensor(rank, dtype=torch.float64))), BINS - 1)
+    bin_ = min(int(torch.searchsorted(cumulated, torch.tensor(rank, dtype=torch.float64, device="cpu"))), BINS - 1)
     inside = float(counts[bin_]) or 1.0
     below = float(cumulated[bin_]) - inside
     return (bin_ + min(1.0, max(0.0, (rank - below) / inside))) * ERROR_NORM_MAX / BINS
-
-
-def _mean_of_top(counts: Tensor, share: float) -> float:
-    """Mean of the largest values, to half a bin."""
-    above = counts.flip(0).double()
-    want = share * float(above.sum())
-    taken = (want - (above.cumsum(0) - above)).clamp(min=0).minimum(above)
-    centres = (torch.arange(BINS, 0, -1, dtype=torch.float64) - 0.5) * ERROR_NORM_MAX / BINS
-    return float((taken * centres).sum() / taken.sum())
 
 
 def _masks(sources: Sources, counted: Tensor) -> list[tuple[str, Tensor]]:

@@ -144,13 +144,12 @@ class LossFunction:
         labels: Tensor | None,
         vocab_size: int | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        ignore_index: int = -100,
         shift_labels: Tensor | None = None,
         **unused: Any,
     ) -> Tensor:
         if shift_labels is None:
             assert labels is not None
-            shift_labels = F.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+            shift_labels = F.pad(labels, (0, 1), value=self.loss.ignore_index)[..., 1:]
         self.loss.train(logits.requires_grad and torch.is_grad_enabled())
         terms = self.loss(logits=logits, targets=shift_labels.to(logits.device))
         count = terms.num_tokens if num_items_in_batch is None else num_items_in_batch

@@ -92,4 +92,4 @@ def _local(grad: Tensor) -> Tensor:
 
 def anywhere(flag: bool) -> bool:
     """Whether it is so on any rank: all must take a step, or none."""
-    return bool(ranks.add(torch.tensor([int(flag)])).item())
+    return bool(ranks.add(torch.tensor([int(flag)], device="cpu")).item())

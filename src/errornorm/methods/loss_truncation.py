@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from .. import scores
-from ..cutoffs import window_fraction
+from ..cutoffs import LONGEST, window_fraction
 from ..objectives import Guard, Objective, method, require, require_share, truncate
 from ..starts import Start, delayed
 
@@ -37,7 +37,7 @@ def loss_truncation(
     Reference: Kang and Hashimoto, "Improved Natural Language Generation via Loss Truncation", ACL 2020.
     """
     require_share("fraction", fraction)
-    require(window > 0, f"window={window} is a number of sequences: give 1 or more")
+    require(0 < window <= LONGEST, f"window={window} is a number of sequences: give 1 to {LONGEST:,}")
     require(0 <= min_count <= window, f"min_count={min_count} must lie between 0 and window={window}")
     cutoff = window_fraction(fraction, window, min_count)
     return delayed(truncate(scores.nll, cutoff, "sequence", Guard(keep_first, max_dropped)), start)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ..curation.naming import output_options
 from ..scoring.objects import fields_of
+from ..scoring.table import CUTOFF
 from .gather import REASONS, Gathered
 from .groups import Grouping
 from .rows import Quarantined, Rows
@@ -61,7 +62,7 @@ def about(rows: Rows, found: Gathered, lost: Quarantined, title: str) -> dict[st
         "command": shown(shlex.join(map(str, meta.get("command") or [])), 2 * VALUE),
         "context": shown(context_name(meta), 40),
         "kept": shown(output_options(meta.get("corpus") or {}), VALUE),
-        "cutoff": float((meta.get("settings") or {}).get("cutoff") or 1.0),
+        "cutoff": float((meta.get("settings") or {}).get("cutoff", CUTOFF)),
         "counts": {
             "records": meta["records"],
             "used": tally.rows,

@@ -17,7 +17,7 @@ from ..training.disk import sync
 from .corpus import Reading
 from .objects import read_object
 from .parts import FOUND, Settings, chunks, items_digest, joint_digest
-from .table import META, QUARANTINE, Scores
+from .table import META, QUARANTINE, Scores, parts_of
 
 BEGUN = "begun.json"  # what the parts of an unfinished table were made from
 OTHER = "{} has scores with another {}: remove it, or choose another output"
@@ -103,7 +103,7 @@ def about(path: Path) -> dict[str, Any]:
 
 def finish(folder: Path, reading: Reading, meta: dict[str, Any]) -> None:
     """Count what the parts hold, and say so: then the table is complete."""
-    parts = sorted(folder.glob("part-*.parquet"))
+    parts = parts_of(folder)
     counts, reasons = Counter[str](), Counter[str]()
     hashes = []
     with written(folder / QUARANTINE) as file:

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..data.lines import Problem
-from ..data.records import Record
+from ..data.records import Record, finite
 from ..evaluation.encode import by_length
 from . import rank, words
 from .checks import STATISTICS
@@ -218,7 +218,7 @@ class Scorer:
             "line": pa.array([row.where.line for row in rows], pa.int64()),
             "context": pa.array([row.context for row in rows], pa.string()),
             "text": pa.array([row.text for row in rows], pa.string()),
-            "fields": pa.array([json.dumps(row.fields, ensure_ascii=False, default=str) for row in rows], pa.string()),
+            "fields": pa.array([_json(row.fields) for row in rows], pa.string()),
             "token": _lists([token for row in rows for token in row.encoded.scored], counts, pa.int32()),
             "start": _lists([start for start, _ in places], counts, pa.int32()),
             "end": _lists([end for _, end in places], counts, pa.int32()),
@@ -259,6 +259,11 @@ class Scorer:
             name: pa.array(rank.aggregate(column.astype(numpy.float64), bounds, how), pa.float32(), from_pandas=True)
             for name, column, how in wanted
         }
+
+
+def _json(fields: Mapping[str, Any]) -> str:
+    """NaN and Inf are null, as in what `corrupt` writes."""
+    return json.dumps(finite(fields), ensure_ascii=False, allow_nan=False, default=str)
 
 
 def _joined(context: str, text: str) -> str:

@@ -22,7 +22,7 @@ from .corpus import Reading
 from .folder import BEGUN, about, begin, finish, read_begun, refuse_foreign, require_same
 from .judge import Judge
 from .parts import Chunk, Scorer, Settings, chunks, items_digest
-from .table import CUTOFF, PART, VERSION, Scores, write_part
+from .table import CUTOFF, PART, VERSION, Scores, number_of, parts_of, write_part
 
 GO_ON = "; the same command goes on with it"
 Tell = Callable[["Progress"], None]
@@ -178,8 +178,8 @@ def _fill(folder: Path, reading: Reading, settings: Settings, work: Work, met: M
                     f"{reading.name}: records {chunk.first + 1} to {seen['records']} are not those that {path} "
                     "was made from; remove the folder, or choose another output"
                 )
-        for path in folder.glob("part-*.parquet"):  # the corpus became shorter
-            if path.name > PART.format(seen["part"]):
+        for path in parts_of(folder):
+            if number_of(path) > seen["part"]:  # the corpus became shorter
                 raise DataError(f"{reading.name}: shorter than what {path} was made from; choose another output")
 
     def done(tokens: int) -> None:

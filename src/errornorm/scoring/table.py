@@ -25,7 +25,7 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..data.files import written_bytes
 from ..data.lines import DataError
 from .checks import STATISTICS, checked, odd_entry
 from .objects import AGAIN, from_part, read_object
@@ -138,12 +139,16 @@ def _same(field: pa.Field) -> bool:
 
 def write_part(path: Path, table: pa.Table) -> None:
     """There completely, or not at all; equal tables give equal bytes."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with written_bytes(path) as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The parts of a table, in the order of the corpus."""
+    return sorted(folder.glob("part-*.parquet"), key=number_of)
+
+
+def number_of(part: Path) -> int:
+    """The number in a part's name; of another file, one that no part has."""
+    found = part.stem.removeprefix("part-")
+    return int(found) if found.isdecimal() else sys.maxsize

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
+from ..data.files import written_bytes
 from .rundir import RunDir, read_rows
 
 START = 1.0  # the error norm of a model that knows nothing
@@ -40,9 +40,8 @@ def draw(run: RunDir, title: str) -> None:
     right.set(xlabel="step", title="error norm", ylim=(0, 1.45))
     for axes in (left, right):
         axes.legend(frameon=False, fontsize=8)
-    part = run.curves.with_name(f".{run.curves.name}.{os.getpid()}.part")
-    figure.savefig(part, dpi=110, format="png")
-    part.replace(run.curves)
+    with written_bytes(run.curves) as file:
+        figure.savefig(file, dpi=110, format="png")
 
 
 def _line(axes: Any, rows: list[dict[str, Any]], name: str, label: str, color: str, **style: Any) -> None:

@@ -197,12 +197,6 @@ class RunDir:
             raise ValueError(f"{self.path} has other files ({some}): choose a new or an empty folder as output")
 
 
-def sha256(path: Path) -> str:
-    """Of a file of any size."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def versions() -> dict[str, str]:
     """What a result may depend on; packages that are not installed are left out."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
