@@ -88,9 +88,9 @@ def section(found: Sequence[Line]) -> list[str]:
     clean = [line.gain(line.base) >= -CLEAN for line in rows if line.clean]
     about = (
         "Nothing was chosen for `ent_auto()` in any of these. *The best by hand* is the best of the ENT rows in that "
-        "column, which nobody can know before; the settings of those rows were chosen once, as above. Better is +. Where "
-        "nothing was dropped ENT-Auto is likelihood, and what it differs by is what two machines differ by: with one seed "
-        "up to 1 BLEU."
+        "column, which nobody can know before; the settings of those rows were chosen once, as above. Better is +. "
+        "Where nothing was dropped ENT-Auto is likelihood, and differs from it as two machines differ: up to 1 BLEU "
+        "with one seed."
     )
     verdict = (
         f"{AUTO} is at most {NEAR:g} (BLEU, ROUGE, or per cent of perplexity) worse than the best by hand in "
