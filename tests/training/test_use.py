@@ -203,6 +203,19 @@ def test_evaluation(folders, tmp_path):
     assert row["signatures"].keys() == {"rouge1", "rouge2", "rougeLsum", "copies"}
     assert [line["reference"] for line in verdict.outputs] == [target for _, target in PAIRS[:8]]
     assert told == [8]
+
+
+def test_what_cannot_be_evaluated_is_told_and_kept(folders, tmp_path, capsys):
+    rows = [{"source": source, "target": target} for source, target in PAIRS[:2]]
+    corpus = write_jsonl(tmp_path / "a.jsonl", [*rows, {"source": "no target"}])
+    command = ["evaluate", str(folders / "run"), str(corpus), "--beams", "1", "--max-new-tokens", "5"]
+    assert main(command) == 0
+    said = capsys.readouterr().err
+    assert "1 of 3 records could not be used (no field 'target': 1); --output FILE also writes which" in said
+    assert main([*command, "-o", str(tmp_path / "out.jsonl")]) == 0
+    kept = tmp_path / "out.jsonl.quarantine.jsonl"
+    assert f"they are in {kept}" in " ".join(capsys.readouterr().err.split())
+    assert json.loads(kept.read_text())["where"] == f"{corpus}:3"
     again, _ = use.evaluate(use.load(folders / "run"), corpus, metrics=["likelihood"], limit=2)
     assert (again["num"], again.get("rouge1")) == (2, None)
 

@@ -119,8 +119,10 @@ def evaluate(
     """Measure a model: perplexity, BLEU, chrF, ROUGE, and the share of outputs that copy their source."""
     from ..data.files import real, require_place, written
 
-    if output is not None:
-        require_place(output, corpus, pair)
+    quarantine = output and real(output.with_name(output.name + ".quarantine.jsonl"))
+    for place in (output, quarantine):
+        if place is not None:
+            require_place(place, corpus, pair)
     from ..training import use
     from ..training.config import Source
 
@@ -134,7 +136,8 @@ def evaluate(
         tell("loading the model")
         row, verdict = use.evaluate(
             model, source, metrics=metric or None, task=task, beams=beams, max_new_tokens=max_new_tokens, limit=limit,
-            tokenize=tokenize, flores_model=flores_model, tell=lambda done: tell(f"{done} outputs"),
+            tokenize=tokenize, flores_model=flores_model, quarantine=quarantine,
+            tell=lambda done: tell(f"{done} outputs"),
         )  # fmt: skip
     if output is not None:
         with written(real(output)) as file:
@@ -146,7 +149,9 @@ def evaluate(
     for name, text in row["signatures"].items():
         out(f"{name}: {text}")
     if row["quarantined"]:
-        say(f"{row['quarantined']} of {row['records']} records could not be read")
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in row["reasons"].items())
+        where = f"they are in {quarantine}" if quarantine else "--output FILE also writes which"
+        say(f"{row['quarantined']} of {row['records']} records could not be used ({reasons}); {where}")
 
 
 @app.command(

@@ -110,6 +110,7 @@ def evaluate(
     *,
     metrics: Sequence[str] | None = None,
     task: str | None = None,
+    quarantine: Path | None = None,
     tell: Callable[[int], None] = lambda done: None,
     **options: Any,
 ) -> tuple[dict[str, Any], Verdict]:
@@ -121,6 +122,7 @@ def evaluate(
             {"path": "test.en", "pair": "test.fr"}.
         metrics: Some of likelihood, bleu, chrf, rouge, copies; by the task if not given.
         task: If the model does not know its own.
+        quarantine: File for the lines that cannot be used, with their places and reasons; they are counted without.
         tell: Called with the number of outputs, now and then.
         options: Of `Question`: beams, max_new_tokens, limit, tokenize, flores_model.
     """
@@ -130,15 +132,16 @@ def evaluate(
     names = BY_TASK[saved.task] if metrics is None else metrics
     question = Question(names, max_length=saved.max_length, **options)
     with TemporaryDirectory() as place:
-        quarantine = Quarantine(Path(place) / "quarantine.jsonl")
-        texts = list(corpora.read(corpus, kind_of(saved.task), quarantine))
+        kept = Quarantine(quarantine or Path(place) / "quarantine.jsonl")
+        texts = list(corpora.read(corpus, kind_of(saved.task), kept))
     language = corpus.languages.split("-")[1] if corpus.languages else None
     verdict = judge(saved.model, saved.tokenizer, texts, question, saved.before(language), tell)
     row = {
         **verdict.values,
         "signatures": verdict.signatures,
-        "records": quarantine.records,
-        "quarantined": quarantine.problems,
+        "records": kept.records,
+        "quarantined": kept.problems,
+        "reasons": dict(kept.reasons),
         "task": saved.task,
         "method": saved.method,
         "errornorm": __version__,
