@@ -224,3 +224,8 @@ def test_a_chosen_setting_acts_from_the_step_of_its_corpus():
     chosen = {(CHOICE, "Loss Truncation"): "loss_truncation(0.2, start=300)"}
     cells = ITEMS["table-natural-noise"].cells(Plan(SCALES["small"], (0,), ("Loss Truncation",), chosen=chosen))
     assert [cell.objective for cell in cells] == ["loss_truncation(0.2, start=0)"]
+
+
+def test_the_page_shows_marks_and_no_other_markup():
+    shown = page.as_html("# Results\n\n<mark>a</mark> <mark><b>b</b></mark> <script>c</script> <b onclick=d>e</b>\n")
+    assert "<mark>a</mark> <mark><b>b</b></mark> &lt;script&gt;c&lt;/script&gt; &lt;b onclick=d&gt;e" in shown
