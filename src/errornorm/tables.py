@@ -213,11 +213,14 @@ def overhead_section(report: Mapping[str, Any]) -> str:
     about = report["settings"]
     lines = [
         (f"{row['vocab']:,}", *(f"{median(times):.2f}" for times in row["seconds_per_step"].values()),
-         *(f"{ratio:.2f}" for ratio in row["ratios"].values()))
+         *(f"{ratio:.2f}" for ratio in row["ratios"].values()),
+         *(f"{1000 * median(times):.2f}" for name, times in row["objective_seconds"].items() if name != "stock"))
         for row in report["rows"]
     ]  # fmt: skip
     first = report["rows"][0]
-    header = ("vocabulary", *(f"{name}, s" for name in first["seconds_per_step"]), *first["ratios"])
+    names = tuple(first["seconds_per_step"])
+    header = ("vocabulary", *(f"{name}, s" for name in names), *first["ratios"],
+              *(f"{name} by itself, ms" for name in names if name != "stock"))  # fmt: skip
     text = (
         f"Preset {about['preset']}, {about['tokens_per_step']} tokens, {about['threads']} threads, wall time, medians "
         f"of {about['rounds']} rounds, torch {about['torch']}, errornorm {about['errornorm']}:"
