@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import specs
 from ..data.lines import DataError
+from ..data.visible import visible
 from ..evaluation.decode import positions
 from .config import TrainConfig
 from .presets import PRESETS, Kind
@@ -81,7 +82,7 @@ def _refuse_outside(folder: Path) -> None:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path}: damaged ({error}): save the model again") from error
         if outside:
-            raise DataError(f"{path}: it names {outside[0]!r}, which is not beside it: save the model again")
+            raise DataError(f"{path}: it names {visible(outside[0])!r}, which is not beside it: save the model again")
 
 
 def _refuse_deep(entries: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ..data.lines import DataError
+from ..data.visible import visible
 from .tokenizing import loading
 
 DESCRIPTION = ".metadata"  # of torch.distributed.checkpoint
@@ -53,7 +54,8 @@ def refuse_code(folder: Path) -> None:
                 found = _Careful(file).load()
             names = {str(info.relative_path) for info in found.storage_data.values()}
         if outside := sorted(name for name in names if PurePath(name).name != name):
-            raise DataError(f"{path}: it names {outside[0]!r}, which is not beside it; the checkpoint is not loaded")
+            name = visible(outside[0])
+            raise DataError(f"{path}: it names {name!r}, which is not beside it; the checkpoint is not loaded")
         with loading(f"{path.parent}: more than numbers and texts in it; it is not loaded"):
             _require_plain(path.parent, found)
 

@@ -57,9 +57,10 @@ def loading(what: str, remedy: str = "") -> Iterator[None]:
     except Exception as error:
         if isinstance(error, Stopped) or refused(error):
             raise
+        if isinstance(error, DataError):  # it says what to do
+            raise DataError(f"{what}: {error}") from error
         said = " ".join(str(error).split())[:200] or type(error).__name__
-        known = isinstance(error, DataError)  # and says what to do
-        raise DataError(f"{what}: {said}{'' if known else remedy}") from error
+        raise DataError(f"{what}: {said}{remedy}") from error
 
 
 def train_bpe(texts: Iterable[str], vocab: int, kind: Kind, tags: Sequence[str] = ()) -> Any:
