@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from errornorm import cutoffs
 from errornorm.curation.prune import prune
-from errornorm.curation.prune_edge import Edge, edge_of, edge_of_stream, share_of
+from errornorm.curation.prune_edge import Edge, edge_of, edge_of_stream
+from errornorm.shares import share_of
 from tests.score_tables import random_rows, write
 
 FRACTIONS = [0, 0.001, 0.01, 0.05, 0.1, 0.29, 0.3, 1 / 3, 0.5, 0.57, 0.7, 0.9, 0.999, 1, 1e-9]

@@ -17,7 +17,8 @@ import pytest
 import errornorm
 from errornorm.data.lines import DataError
 from errornorm.training import rows, rundir
-from errornorm.training.rundir import BusyError, RunDir, read_rows
+from errornorm.training.locks import BusyError, Lock
+from errornorm.training.rundir import RunDir, read_rows
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def listed(folder):
 def test_paths(run):
     names = {
         "config": "config.yaml", "manifest": "manifest.json", "metrics": "metrics.jsonl", "timing": "timing.jsonl",
-        "tokenizer": "tokenizer", "data": "data", "checkpoints": "checkpoints", "model": "model",
+        "data": "data", "checkpoints": "checkpoints", "model": "model",
         "evaluation": "evaluation.json", "curves": "curves.png", "lock": ".lock",
     }  # fmt: skip
     assert {key: getattr(run, key).relative_to(run.path).as_posix() for key in names} == names
@@ -157,7 +158,7 @@ def test_a_second_process_is_refused_at_once(run, holder):
     assert time.monotonic() - start < 1
     assert isinstance(caught.value, OSError)
     assert caught.value.errno == errno.EBUSY
-    owner = json.loads(run.owner.read_text())
+    owner = json.loads(Lock(run.path).owner.read_text())
     assert caught.value.strerror == (
         f"{run.path} is in use by process {process.pid} on {owner['host']} since {owner['since']}: "
         "wait for it, stop it, or choose another output"
@@ -166,7 +167,7 @@ def test_a_second_process_is_refused_at_once(run, holder):
 
 def test_the_owner_may_be_unknown(run, holder):
     holder()
-    run.owner.unlink()
+    Lock(run.path).owner.unlink()
     with pytest.raises(BusyError, match="is in use by another process"):
         run.locked().__enter__()
 
@@ -176,9 +177,9 @@ def test_the_lock_of_a_killed_process_is_free(run, holder, kind):
     process = holder(kind)
     process.kill()
     process.wait()
-    assert run.owner.exists()
+    assert Lock(run.path).owner.exists()
     with run.locked():
-        assert json.loads(run.owner.read_text())["pid"] == os.getpid()
+        assert json.loads(Lock(run.path).owner.read_text())["pid"] == os.getpid()
     assert listed(run.path) == [".lock"]
 
 
