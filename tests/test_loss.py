@@ -399,3 +399,12 @@ def test_the_running_state_is_on_the_cpu_whatever_the_default_device_is(spec):
         loss(logits=torch.randn(2, 3, 7, device="cpu"), targets=torch.zeros(2, 3, dtype=torch.long, device="cpu"))
         loss.advance()
     assert {value.device.type for value in loss.state.values()} == {"cpu"}
+
+
+@pytest.mark.parametrize("lost", ["objective", "state", "counts"])
+def test_a_state_that_is_not_whole_is_refused(lost):
+    spec = "ent_fraction(0.1, scope='running')"
+    state, loss = RobustLoss(objective(spec)).get_extra_state(), RobustLoss(objective(spec))
+    (state if lost in state else state["state"]).pop(lost)
+    with pytest.raises(ValueError, match=lost):
+        loss.set_extra_state(state)

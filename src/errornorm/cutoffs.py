@@ -171,7 +171,7 @@ def window_fraction(fraction: float, size: int, least: int) -> Cutoff:
 
     def drop(scores: Tensor, state: State) -> Dropped:
         window = state["window"].to(scores.device)
-        enough = len(window) >= max(1, least)
+        enough = fraction > 0 and len(window) >= max(1, least)
         cutoff = window.quantile(1 - fraction) if enough else window.new_tensor(math.inf)
         return Dropped(scores.to(window.dtype) > cutoff, cutoff)
 

@@ -163,22 +163,32 @@ class RobustLoss(nn.Module):
         if batch.head is not None and batch.head.shard is not None and self.group is None:
             self._population = ranks.NOBODY  # the other ranks of a shard see the same tokens, not more of them
         with ranks.over(self._population):
-            now = Context(
-                step=self.steps_taken,
-                draw=self.batches_seen,
-                layout=_layout(batch, given.pop("sequence_ids", None)),
-                rows=torch.arange(len(batch.scored), device=batch.source.device),
-                columns=self._columns(batch, given),
-            )
-            guess = self._smoothed.guess(self.state, now)
-            stats = batch.stats(self.kernel, self._needs, guess, self.overwrite_logits)
-            self._check_smoothing(batch, stats)
-            weighed = self.objective.weigh(stats.detach(), self.state, now)
-            token_loss = self._smoothed.combine(stats, weighed.weights, now)
+            try:
+                stats, token_loss, weighed = self._weighed(batch, given)
+            except FloatingPointError:
+                if ranks.size() > 1:  # the others may wait for this one's scores: it has none
+                    nothing = torch.full_like(targets, self.ignore_index)
+                    self._weighed(Batch.of(nothing, logits, hidden, head, self.ignore_index), given)
+                raise
         self.state = weighed.state
         self.batches_seen += 1
         self._remind()
         return self._collect(batch, stats, token_loss, weighed, self.normalize)
+
+    def _weighed(self, batch: Batch, given: Mapping[str, Tensor]) -> tuple[TokenStats, Tensor, Weighed]:
+        columns = {name: column for name, column in given.items() if name != "sequence_ids"}
+        now = Context(
+            step=self.steps_taken,
+            draw=self.batches_seen,
+            layout=_layout(batch, given.get("sequence_ids")),
+            rows=torch.arange(len(batch.scored), device=batch.source.device),
+            columns=self._columns(batch, columns),
+        )
+        guess = self._smoothed.guess(self.state, now)
+        stats = batch.stats(self.kernel, self._needs, guess, self.overwrite_logits)
+        self._check_smoothing(batch, stats)
+        weighed = self.objective.weigh(stats.detach(), self.state, now)
+        return stats, self._smoothed.combine(stats, weighed.weights, now), weighed
 
     def advance(self) -> None:
         """One optimizer step was taken. Call it once after each; under several ranks on all of them."""
@@ -195,12 +205,17 @@ class RobustLoss(nn.Module):
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
+        if missing := self.get_extra_state().keys() - state.keys():
+            raise ValueError(f"this is not the state of a RobustLoss: it has no {', '.join(sorted(missing))}")
         if state["objective"] != self.objective.spec:
             raise ValueError(f"this checkpoint is of {state['objective']}, not of {self.objective.spec}")
+        if state["state"].keys() != self.state.keys():
+            odd = sorted(state["state"].keys() ^ self.state.keys())
+            raise ValueError(f"this checkpoint of {self.objective.spec} is of another version: it differs in {odd[0]}")
         self.steps_taken, self.batches_seen = state["steps_taken"], state["batches_seen"]
         self.state = {name: value.to("cpu", copy=True) for name, value in state["state"].items()}
 
-    def _columns(self, batch: Batch, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _columns(self, batch: Batch, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if missing := self.objective.columns - given.keys():
             raise ValueError(f"{self.objective.spec} needs {', '.join(sorted(missing))} with every training batch")
         taken = {name: batch.take(name, column) for name, column in given.items()}

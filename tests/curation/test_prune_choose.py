@@ -21,12 +21,15 @@ VALUES = st.lists(
 )  # many ties, infinities, NaN
 
 
+def meant(fraction):
+    return Fraction(fraction).limit_denominator(10**9)
+
+
 @pytest.mark.parametrize("fraction", FRACTIONS)
 def test_exact_shares_of_any_number(fraction):
     for total in [*range(200), 999, 1000, 1001, 12345, 10**9]:
         count = share_of(fraction, total)
-        written = Fraction(str(fraction))
-        assert count <= written * total < count + 1
+        assert count <= meant(fraction) * total < count + 1
 
 
 def worst(values, count):
@@ -103,9 +106,9 @@ def test_exact_fractions_of_tables(tmp_path, fraction, by):
     for total in (1, 7, 100):
         table = write(tmp_path / str(total), random_rows(total))
         done = prune(table, by=by, fraction=fraction)
-        assert done.dropped == done.pruned == math.floor(Fraction(str(fraction)) * total)
+        assert done.dropped == done.pruned == math.floor(meant(fraction) * total)
         tokens = prune(table, by=by, fraction=fraction, unit="token")
-        assert tokens.dropped == math.floor(Fraction(str(fraction)) * tokens.units)
+        assert tokens.dropped == math.floor(meant(fraction) * tokens.units)
         assert tokens.units == table.meta["tokens"]
         assert (tokens.kept, tokens.pruned) == (total, 0)
 

@@ -308,3 +308,11 @@ def test_a_copy_detaches_cleanly():
     twin = copy.deepcopy(model)
     attached(twin).detach()
     assert not hasattr(twin, "accepts_loss_kwargs")
+
+
+def test_sources_of_tokens_are_shifted_with_them():
+    model, tokens = build("gpt2").train(), torch.randint(3, VOCAB, (1, 6))
+    with errornorm.attach(model, errornorm.mle()) as handle:
+        model(input_ids=tokens, labels=tokens, source=torch.tensor([[0, 0, 0, 1, 1, 1]]))
+        counts = {name: float(sums[0]) for name, sums in handle.telemetry._sums.items() if name}
+    assert counts == {"source=0": 2, "source=1": 3}

@@ -497,3 +497,8 @@ def test_the_check_fails_with_autocast():
     model, inputs = planted(Case(both(behind(lambda _, x: x / 1.02), autocast)))
     with pytest.raises(ValueError, match=r"0\.9[78]\d* times as large"):
         check(model, inputs)
+
+
+def test_a_model_that_fills_gaps_is_refused():
+    with pytest.raises(ValueError, match="BertForMaskedLM predicts masked tokens"):
+        errornorm.attach(hf.BertForMaskedLM(hf.BertConfig(**TINY)), errornorm.mle())

@@ -56,11 +56,13 @@ def quiet_rank(rank, what):
     return out, finite, handle.telemetry.flush()
 
 
-def poisoned_rank(rank, policy):
-    """A gradient of one rank is NaN: no rank takes the step."""
+def poisoned_rank(rank, policy, method="mle()"):
+    """A gradient of one rank is NaN, or, where the ranks meet in forward, its hidden states: no rank takes the step."""
     model = build("gpt2").train()
-    handle = errornorm.attach(model, errornorm.mle(), on_nan=policy)
-    if rank == 1:
+    handle = errornorm.attach(model, errornorm.objective(method), on_nan=policy)
+    if rank == 1 and "global" in method:
+        model.transformer.ln_f.register_forward_hook(lambda *_: torch.full_like(_[-1], float("nan")))
+    elif rank == 1:
         model.transformer.ln_f.weight.register_hook(lambda grad: grad * float("nan"))
     before = [p.detach().clone() for p in model.parameters()]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -70,6 +72,22 @@ def poisoned_rank(rank, policy):
     except FloatingPointError as error:
         said = str(error)
     return said, all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def unaided_rank(rank, method):
+    """A loop that calls nothing of ours; one rank has a batch without a label."""
+    model = build("gpt2").train()
+    handle = errornorm.attach(model, errornorm.objective(method))
+    wrapped = DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for step in range(4):
+        (inputs,) = micro_batches(step, rank, 2, 1)
+        if rank == 0 and step == 1:
+            inputs["labels"] = torch.full_like(inputs["labels"], -100)
+        wrapped(**inputs).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return handle.loss.steps_taken
 
 
 def _in_group(rank, folder):
@@ -89,6 +107,8 @@ def _in_group(rank, folder):
         },
         "quiet": {what: quiet_rank(rank, what) for what in ("ignored", "truncated")},
         "poisoned": {policy: poisoned_rank(rank, policy) for policy in ("raise", "skip")},
+        "poisoned, met": poisoned_rank(rank, "skip", "ent_fraction(0.2, scope='global')"),
+        "unaided": {method: unaided_rank(rank, method) for method in ("mle()", "ent_fraction(0.2, scope='running')")},
     }
     torch.save(results, f"{folder}/{rank}.pt")
     dist.barrier()
@@ -124,5 +144,10 @@ def test_a_rank_without_a_token_neither_hangs_nor_poisons(ranks, what):
 def test_no_rank_steps_if_one_has_a_nan(ranks):
     assert [rank["poisoned"]["raise"][1] for rank in ranks] == [True, True]
     assert [rank["poisoned"]["skip"] for rank in ranks] == [("skipped", True)] * 2
+    assert [rank["poisoned, met"] for rank in ranks] == [("skipped", True)] * 2
     assert "another rank" in ranks[0]["poisoned"]["raise"][0]
     assert "transformer.ln_f.weight" in ranks[1]["poisoned"]["raise"][0]
+
+
+def test_steps_are_noticed_alike(ranks):
+    assert [set(rank["unaided"].values()) for rank in ranks] == [{3}, {3}]  # the last shows with a batch after it

@@ -26,3 +26,7 @@ def test_by_default_a_thousand_sequences_come_first():
 def test_a_window_that_no_quantile_can_be_taken_of_is_refused():
     with pytest.raises(ValueError, match="window=16777217 is a number of sequences: give 1 to 16,777,216"):
         loss_truncation(window=2**24 + 1)
+
+
+def test_a_fraction_of_nothing_drops_nothing():
+    assert weigh("loss_truncation(0, window=100, min_count=1)", GOOD, BAD, shape=(2, 1), steps=3).num_kept == 2

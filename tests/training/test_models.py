@@ -156,6 +156,9 @@ WRONG = {
     "an unknown type": ("gpt2", {"config": {"model_type": "gtp2"}}, r"unknown model_type 'gtp2' .did you mean gpt2\?"),
     "no model of text": ("gpt2", {"config": {"model_type": "vit"}}, "a vit cannot do language-modeling"),
     "of several parts": ("gpt2", {"config": {"model_type": "gemma3"}}, "a gemma3 cannot do language-modeling"),
+    "a number below zero": ("bart", {"config": {"model_type": "t5", "d_model": -5}}, "model.config: this t5 cannot be"),
+    "a word": ("bart", {"overrides": {"dropout": "x"}}, "model.overrides: this .* cannot be built"),
+    "too few rows": ("bart", {"config": {"model_type": "t5", "vocab_size": 10}}, "vocab_size is 10, but the tokenizer"),
     "causal": ("bart", {"config": {"model_type": "gpt2"}}, "a gpt2 cannot do translation"),
     "encoder-decoder": ("gpt2", {"config": {"model_type": "bart"}}, "a bart cannot do language-modeling"),
     "an unknown entry": (

@@ -105,6 +105,8 @@ def _show(done: Pruned) -> None:
         f"{done.records} records = {done.kept} kept + {done.pruned} pruned + {done.quarantined} quarantined"
         + ("" if done.output else "; nothing was written, give -o FILE")
     )
+    if done.limit is not None:
+        out(f"of the corpus no more than {done.limit} records were scored (--limit); the others are in no file here")
     for path in (done.output, done.output_pair, done.removed):
         if path:
             out(path)

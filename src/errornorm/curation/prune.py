@@ -54,6 +54,7 @@ class Pruned:
     quarantined: int
     sources: list[Group]  # that were dropped
     next_source: Group | None  # did not fit into the fraction
+    limit: int | None  # of the scoring: later records are not in the output, nor in any of these counts
     output: str | None = None
     output_pair: str | None = None
     removed: str | None = None
@@ -219,5 +220,5 @@ def _pruned(
     return Pruned(
         rule.name, rule.unit, rule.fraction, rule.threshold, chosen.cutoff, chosen.units, chosen.dropped_units,
         chosen.unscored, counted.records, counted.kept, counted.pruned, counted.quarantined, chosen.groups,
-        chosen.next_group, **places, rows=rows,
+        chosen.next_group, (table.meta.get("corpus") or {}).get("limit"), **places, rows=rows,
     )  # fmt: skip

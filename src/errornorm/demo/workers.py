@@ -98,6 +98,8 @@ def _state(configs: list[TrainConfig], seconds: float) -> str:
             parts.append(f"{config.method.partition('(')[0]} {done} of {config.training.steps}")
     total = sum(config.training.steps for config in configs)
     left = f", {seconds / steps * (total - steps):.0f} s left" if steps > total * 0.02 else ""
+    if steps == total and not parts:
+        return "the last evaluation"
     return f"training {' and '.join(parts) or 'begins'}{left}"
 
 

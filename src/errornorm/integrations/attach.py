@@ -23,7 +23,7 @@ from .. import compiler
 from ..loss import LossTerms, RobustLoss
 from ..objectives import Objective, require_choice
 from .heads import look_at, patched_by
-from .jobs import COLUMNS, SOURCE, Job, with_loss
+from .jobs import COLUMNS, IGNORED, SOURCE, Job, with_loss
 from .telemetry import Telemetry
 from .watch import Watch, anywhere, bad_gradients, bad_weight
 
@@ -50,6 +50,11 @@ class Attachment:
             raise ValueError(f"{type(model).__name__} already has an objective attached: detach() it first")
         if (patch := patched_by(model)) is not None:
             raise ValueError(_refusal(patch))
+        if loss.ignore_index != IGNORED:
+            raise ValueError(
+                f"ignore_index={loss.ignore_index}: models and trainers ignore labels of {IGNORED} only: use it where "
+                "a position does not count"
+            )
         self.model, self.loss, self.level, self.on_nan = model, loss, level, on_nan
         self.terms: LossTerms | None = None
         self.telemetry = Telemetry()
@@ -191,7 +196,7 @@ class Attachment:
         if not training:
             return args, kwargs
         self._find_head()
-        self._job = Job.take(kwargs, extra, self._view.inner, self.loss.ignore_index)
+        self._job = Job.take(kwargs, extra, self._view.inner)
         return args, kwargs
 
     def _tap(self, head: nn.Module, args: tuple[Any, ...]) -> Any:
@@ -258,8 +263,8 @@ class Attachment:
         self.telemetry.add(terms, job.sources)
         self._watch.warn_if_idle(terms, self.loss.objective.norm_threshold, self.loss.steps_taken)
         loss = job.loss(self._view.router_loss(outputs))
-        if terms.num_kept:  # else its gradients are 0, as if they had been cleared
-            loss.register_hook(self._watch.on_backward)
+        self._watch.kept |= terms.num_kept > 0  # else its gradients are 0, as if they had been cleared
+        loss.register_hook(self._watch.on_backward)
         return with_loss(outputs, loss)
 
     def _find_head(self) -> None:
@@ -306,7 +311,7 @@ def attach(
         on_nan: What to do with a batch or a gradient that is not finite: "raise" stops, "skip" leaves the step out
             (with an adapter; a loop of your own calls `handle.expect_advance()` first and asks `handle.healthy()`
             before each step; where nobody does, a batch raises all the same).
-        options: Of `RobustLoss`: label_smoothing, normalize, kernel, ...
+        options: Of `RobustLoss`: label_smoothing, normalize ("kept" is that of each micro-batch), kernel, ...
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel

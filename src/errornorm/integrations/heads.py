@@ -182,6 +182,8 @@ def look_at(model: nn.Module) -> HeadView:
             f"{type(inner).__name__} has no output embedding (get_output_embeddings): attach needs a language model "
             "head; for a model of your own use RobustLoss"
         )
+    if getattr(inner, "loss_type", None) == "ForMaskedLM":
+        raise ValueError(f"{type(inner).__name__} predicts masked tokens, and attach shifts labels: use RobustLoss")
     config = inner.config
     text = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
     return HeadView(inner, module, text, bool(getattr(config, "is_encoder_decoder", False)))

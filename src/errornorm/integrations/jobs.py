@@ -18,6 +18,7 @@ from ..loss import LossTerms
 from .telemetry import Sources
 
 COLUMNS = ("ref_nll", "token_weight", "sequence_ids")  # a batch may bring these along, in the shape of the labels
+IGNORED = -100  # what models and trainers take for no label
 SOURCE = "source"  # and where each of its sequences comes from
 
 
@@ -36,12 +37,13 @@ class Job:
     terms: LossTerms | None = None
 
     @staticmethod
-    def take(kwargs: dict[str, Any], extra: dict[str, Any], model: nn.Module, ignore_index: int) -> Job:
+    def take(kwargs: dict[str, Any], extra: dict[str, Any], model: nn.Module) -> Job:
         """Take labels and count away from the model; an encoder-decoder gets decoder inputs for them."""
         labels, shifted = kwargs.pop("labels"), kwargs.pop("shift_labels", None)
         if kwargs.pop("logits_to_keep", 0):
             raise ValueError("logits_to_keep leaves out positions that have labels: do not pass it in training")
         columns = {name: extra[name] for name in COLUMNS if extra.get(name) is not None}
+        sources = extra.get(SOURCE)
         config: Any = model.config
         if config.is_encoder_decoder:
             if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
@@ -51,9 +53,11 @@ class Job:
             positions = kwargs.get("position_ids")
             if "sequence_ids" not in columns and isinstance(positions, Tensor) and positions.shape == labels.shape:
                 columns["sequence_ids"] = (positions == 0).cumsum(-1)  # packed: a sequence begins at position 0
-            targets = shifted if shifted is not None else F.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+            targets = shifted if shifted is not None else F.pad(labels, (0, 1), value=IGNORED)[..., 1:]
             columns = {name: F.pad(column, (0, 1))[..., 1:] for name, column in columns.items()}
-        return Job(targets, kwargs.pop("num_items_in_batch", None), columns, extra.get(SOURCE))
+            if isinstance(sources, Tensor) and sources.shape == labels.shape:
+                sources = F.pad(sources, (0, 1))[..., 1:]
+        return Job(targets, kwargs.pop("num_items_in_batch", None), columns, sources)
 
     def loss(self, router: Tensor | None) -> Tensor:
         """What to call backward on: this batch's part of the step's mean."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .. import ranks
 from .attach import Attachment
+from .jobs import IGNORED
 
 Batches = Sequence[Mapping[str, Any]]
 
@@ -19,8 +20,7 @@ Batches = Sequence[Mapping[str, Any]]
 def num_targets(handle: Attachment, batches: Batches) -> Tensor:
     """Tokens that count in an optimizer step: of all its micro-batches, over all ranks. At least 1."""
     skip = 0 if handle.encoder_decoder else 1  # a causal model never predicts the first token
-    ignore = handle.loss.ignore_index
-    mine = sum(int((batch["labels"][..., skip:] != ignore).sum()) for batch in batches)
+    mine = sum(int((batch["labels"][..., skip:] != IGNORED).sum()) for batch in batches)
     return ranks.add(torch.tensor(mine)).clamp_min(1)
 
 
@@ -40,7 +40,8 @@ def train_step(
         model: The attached model, or what wraps it (DistributedDataParallel, an FSDP module, torch.compile).
         handle: What `attach` returned.
         optimizer: Of the model's parameters.
-        batches: The micro-batches, each with labels. Their split does not matter.
+        batches: The micro-batches, each with labels. How they are split matters only to what is taken of each: a
+            fraction with scope="batch", and normalize="kept".
         max_grad_norm: Clip the norm of the gradients to this.
 
     Example:

@@ -109,8 +109,6 @@ def robust(trainer: Trainer, objective: Objective, **options: Any) -> Attachment
             f"label smoothing is given twice, {smoothing} to the trainer and {options['label_smoothing']} here: "
             "leave one out"
         )
-    if options.get("ignore_index", -100) != -100:
-        raise ValueError("Trainer counts the labels other than -100: use -100 where a position does not count")
     if trainer.model_init is not None:
         raise ValueError("model_init makes a new model in train(), without the objective: pass model= instead")
     _refuse_dropped_columns(trainer)
@@ -132,7 +130,8 @@ class LossFunction:
     """For `model.loss_function = LossFunction(objective)`: the model hands over its logits and labels.
 
     Not fused: the logits exist. Call `advance()` after each optimizer step. Only models whose forward calls
-    `self.loss_function` use it; T5, BART and Marian do not: for these, `attach`.
+    `self.loss_function` use it; T5, BART and Marian do not: for these, `attach`. A Trainer counts first tokens, too,
+    unless `model.loss_type` is "ForCausalLM", as that of most causal models is, but not that of GPT-2: set it before.
     """
 
     def __init__(self, objective: Objective, **options: Any) -> None:
@@ -178,6 +177,7 @@ class ComputeLoss(LossFunction):
                 "decoder inputs: use errornorm.attach"
             )
         super().__init__(objective, **options)
+        vars(model)["loss_type"] = "ForCausalLM"  # or the trainer counts first tokens, which GPT-2 never predicts
 
     def __call__(  # type: ignore[override]
         self, outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None

@@ -23,6 +23,7 @@ class Watch:
         self.bypassed = False  # somebody called backward on logits that the objective never saw
         self.told = False  # somebody calls `advance`
         self.failed: list[str] = []  # what was not finite since the last step
+        self.kept = False  # since the last step a batch kept a token
         self._backward = False  # somebody called it since the last step
         self._versions: int | None = None  # of the parameters
         self._sum: float | None = None  # of the smallest one: fused optimizers do not count their changes
@@ -47,8 +48,9 @@ class Watch:
             return False
         self._counted |= changed
         # A step that moved nothing (a learning rate of 0) shows in gradients that were cleared.
-        stepped = changed or moved or not (self._counted or any(p.grad is not None and bool(p.grad.any()) for p in own))
-        self._backward = not stepped
+        left = self._counted or not self.kept or any(p.grad is not None and bool(p.grad.any()) for p in own)
+        stepped = changed or moved or not left
+        self._backward, self.kept = not stepped, self.kept and not stepped
         return stepped
 
     def warn_if_idle(self, terms: LossTerms, threshold: float | None, steps: int) -> None:

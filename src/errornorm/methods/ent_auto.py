@@ -40,9 +40,10 @@ def ent_auto(*, start: Start = 0) -> Objective:
     not shuffled words, nor wrong words in good sentences.
 
     It is made for free text, as in translation. Text that has one of a few fixed forms and is wanted, it may take for
-    noise: extractive summaries, canned answers, long names of classes (targets of fewer than 5 tokens are safe). And
-    the first label must be text: behind a tag that is always the same it finds nothing, and of tags that differ from
-    text to text, as those of several languages, it may drop the rare ones.
+    noise: extractive summaries, canned answers, long names of classes (targets of fewer than 5 tokens are no evidence,
+    and dropped only where the model is sure of another opening). And the first label must be text: behind a tag that
+    is always the same it finds nothing, and of tags that differ from text to text, as those of several languages, it
+    may drop the rare ones.
 
     Args:
         start: Optimizer step from which to drop, or "auto"; not needed, since the method waits by itself.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -92,8 +93,8 @@ def _peak() -> int | None:
 
 def table(estimate: dict[str, Any]) -> list[tuple[str, str]]:
     """Rows for people."""
-    minutes = estimate["seconds"] / 60
-    time = f"{minutes:,.1f} min" if minutes >= 1 else f"{estimate['seconds']:.1f} s"
+    seconds = estimate["seconds"]
+    time = f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
     return [
         *((f"{x['split']} {x['name']}", f"{x['used']:,} of {x['records']:,} records") for x in estimate["counts"]),
         ("pruned, quarantined", f"{estimate['pruned']:,}, {estimate['quarantined']:,}"),
