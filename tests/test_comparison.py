@@ -211,6 +211,10 @@ def test_a_run_that_is_there_twice_counts_once(tmp_path):
     found = compare([mle, mle, again])
     assert found.groups[0].measured["bleu"].mean == 10
     assert found.notes == [f"{again} is left out: it has the method, data and seed of {mle}"]
+    long, short = (write(tmp_path / str(n), manifest={"training": {"steps": n, "clip": 1.0}}) for n in (800, 400))
+    (note,) = compare([long, short]).notes
+    assert note.startswith(f"{short} is left out: ")
+    assert note.endswith("the two differ in steps: compare one of them")
 
 
 def test_unfinished_runs_are_listed(tmp_path):

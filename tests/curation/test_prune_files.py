@@ -243,7 +243,7 @@ def test_a_cut_archive_and_a_limit(tmp_path):
     path.write_bytes(b"\n\n".join(lines(10, "jsonl")) + b"\n\n\n")
     scores = scored(tmp_path / "limit", path, limit=4)
     done = prune(scores, fraction=0, output=tmp_path / "d.jsonl")
-    assert (done.records, done.kept) == (4, 4)
+    assert (done.records, done.kept, done.limit) == (4, 4, 4)
     assert (tmp_path / "d.jsonl").read_bytes() == b"\n\n".join(lines(4, "jsonl")) + b"\n"
 
 

@@ -83,7 +83,10 @@ def grouped(runs: Sequence[Run]) -> tuple[list[Group], list[str]]:
     for run in runs:
         seeds = found.setdefault((run.task, run.method, run.data_hash), {})
         if run.seed in seeds:
-            notes.append(f"{run.folder} is left out: it has the method, data and seed of {seeds[run.seed].folder}")
+            first = seeds[run.seed]
+            others = [name for name, setting in _training([first, run]).items() if setting(first) != setting(run)]
+            but = f"; the two differ in {', '.join(others)}: compare one of them" if others else ""
+            notes.append(f"{run.folder} is left out: it has the method, data and seed of {first.folder}{but}")
         else:
             seeds[run.seed] = run
     groups = []
