@@ -44,7 +44,7 @@ def test_report_as_json(capsys, tmp_path, scores):
             2,
             "no record has a field 'nose' (did you mean noise?); there are: labels",
         ),
-        (["{scores}", "-o", "{scores}"], 2, "is a folder: give the name of a file"),
+        (["{scores}", "-o", "{scores}"], 2, "choose a place beside it, such as"),
     ],
 )
 def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, scores, arguments, code, message):

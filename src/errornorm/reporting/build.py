@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LIMIT = 2_000_000  # bytes of the page, whatever the corpus
-_OURS = {".json", ".jsonl", ".parquet"}  # files of a folder of scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def report(
         report("scores", "report.html", group_by="domain")
     """
     rows, output = open_rows(scores), Path(output)
-    _check(rows, output)
+    _check(rows, output, None if figures is None else Path(figures))
     if figures is not None:
         drawing.needs_matplotlib()
     found, lost = gather(rows, group_by), _quarantined(rows)
@@ -79,13 +78,19 @@ def report(
     )
 
 
-def _check(rows: Rows, output: Path) -> None:
-    """Nothing that is read must be replaced."""
+def _check(rows: Rows, output: Path, figures: Path | None) -> None:
+    """Nothing that is read must be replaced; and `score` refuses a folder with other files."""
+    if isinstance(rows, Scores):
+        folder = real(rows.folder)
+        for place, name in ((output, "report.html"), (figures, "figures")):
+            if place is not None and real(place).is_relative_to(folder):
+                raise ValueError(
+                    f"{place}: the folder of the scores is for them alone: choose a place beside it, such as "
+                    f"{folder.parent / name}"
+                )
     if output.is_dir():
         raise ValueError(f"{output} is a folder: give the name of a file, such as {output / 'report.html'}")
     require_place(output)
-    if isinstance(rows, Scores) and real(output).parent == real(rows.folder) and output.suffix in _OURS:
-        raise ValueError(f"{output} is a part of the scores: choose another name for the output")
     corpus = rows.meta.get("corpus") or {}
     if any(_same(str(corpus.get(side) or ""), output) for side in ("path", "pair")):
         raise ValueError(f"{output} is the corpus: choose another name for the output")
