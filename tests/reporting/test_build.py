@@ -133,6 +133,15 @@ def test_numbers_that_are_none_are_told_and_not_dropped(tmp_path):
     assert "NaN" not in text.partition('id="data"')[2].partition("</script>")[0]
 
 
+@pytest.mark.parametrize("odd", [float("inf"), float("-inf")])
+def test_infinite_numbers_take_no_part_in_means(tmp_path, odd):
+    rows = [{"text": "un chien", "error_norm": [odd, 0.5], "nll": [odd, 1.5], "entropy": [odd, 1.0],
+             "p_target": [0.1, 0.1]}] * 3  # fmt: skip
+    _, _, data = build(tmp_path, rows)
+    assert data["means"] == [0.5, 1.5]
+    assert [group[3:5] for group in data["groupings"][-1]["groups"] if group[1]] == [[0.25, 0.75]]
+
+
 def hostile(num, size):
     for k in range(num):
         word = '</script><img/src=x/onerror="x()">' * size
@@ -243,10 +252,15 @@ def test_scores_that_do_not_add_up_are_refused(tmp_path):
 
 def test_the_output_is_not_one_of_the_inputs(tmp_path):
     scores = write(tmp_path / "scores", random_rows(5))
-    for name in ("meta.json", "part-00000.parquet", "quarantine.jsonl"):
-        with pytest.raises(ValueError, match="is a part of the scores"):
-            report(scores, tmp_path / "scores" / name)
-    assert report(scores, tmp_path / "scores" / "report.html").used == 5
+    before = sorted(scores.folder.iterdir())
+    beside = re.escape(f"choose a place beside it, such as {tmp_path / 'report.html'}")
+    for name in ("meta.json", "part-00000.parquet", "quarantine.jsonl", "report.html", "."):
+        with pytest.raises(ValueError, match=beside):
+            report(scores, scores.folder / name)
+    for name in (".", "figures"):
+        with pytest.raises(ValueError, match=re.escape(f"such as {tmp_path / 'figures'}")):
+            report(scores, tmp_path / "report.html", figures=scores.folder / name)
+    assert sorted(scores.folder.iterdir()) == before
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("{}")
     scores = write(tmp_path / "others", random_rows(5), corpus={"path": str(corpus)})

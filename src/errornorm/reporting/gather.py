@@ -14,7 +14,7 @@ from ..curation.groups import LENGTH as BY_LENGTH
 from ..data.lines import DataError
 from ..scoring.objects import fields_of
 from ..scoring.rank import aggregate, lists
-from .grid import LOSS, NORM, RED, YELLOW, Counts, count, places
+from .grid import LOSS, NORM, RED, YELLOW, Counts, count, known, places
 from .groups import Batch, Grouping, Groupings
 from .rows import Rows
 from .sample import Best, Floats, in_turn, lots
@@ -82,8 +82,8 @@ class Gathered:
         tally.tokens += len(batch.norms)
         bad = ~(numpy.isfinite(batch.norms) & numpy.isfinite(batch.nlls))
         tally.undefined += int(bad.sum())
-        tally.norm_mean += float(numpy.nan_to_num(batch.norms.astype(numpy.float64)).sum())
-        tally.loss_mean += float(numpy.nan_to_num(batch.nlls.astype(numpy.float64), posinf=0.0).sum())
+        tally.norm_mean += float(known(batch.norms).sum())
+        tally.loss_mean += float(known(batch.nlls).sum())
         tally.norm += count(batch.norm_place, NORM)
         kind = (batch.norms > YELLOW).astype(numpy.int64) + (batch.norms > RED)
         for k in range(3):

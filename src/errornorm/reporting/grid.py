@@ -26,6 +26,15 @@ def places(values: NDArray[Any], edges: NDArray[numpy.float64]) -> Counts:
     return numpy.where(numpy.isnan(values), 0, found).astype(numpy.int64)
 
 
+def known(values: NDArray[Any]) -> NDArray[numpy.float64]:
+    """With 0 in place of what is no number, so that it takes no part in a sum.
+
+    >>> known(numpy.array([1.5, float("nan"), float("-inf")])).tolist()
+    [1.5, 0.0, 0.0]
+    """
+    return numpy.nan_to_num(values.astype(numpy.float64), posinf=0.0, neginf=0.0)
+
+
 def count(found: Counts, edges: NDArray[numpy.float64]) -> Counts:
     """How many values are above exactly 0, 1, 2, ... thresholds."""
     return numpy.bincount(found, minlength=len(edges) + 1).astype(numpy.int64)
@@ -47,4 +56,4 @@ def whole(values: NDArray[Any], unit: int) -> list[int]:
     [10000, 10001, -1]
     """
     scaled = numpy.ceil(numpy.minimum(values.astype(numpy.float64), 1e6) * unit)
-    return [int(number) for number in numpy.where(numpy.isnan(scaled), UNDEFINED, scaled)]
+    return [int(number) for number in numpy.where(numpy.isfinite(scaled), scaled, UNDEFINED)]

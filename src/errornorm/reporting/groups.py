@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..curation.groups import MISSING as NOTHING
 from ..curation.groups import value_at
-from .grid import LOSS, NORM, Counts
+from .grid import LOSS, NORM, Counts, known
 from .sample import Best, Ints
 
 MOST_VALUES = 5_000  # of the field that the user names; further ones are counted together
@@ -80,8 +80,8 @@ class Grouping:
         size = len(self.tables["rows"])
         self.tables["rows"] += numpy.bincount(which, minlength=size)
         self.tables["tokens"] += numpy.bincount(of_token, minlength=size)
-        self.tables["norm"] += numpy.bincount(of_token, numpy.nan_to_num(batch.norms), size)
-        self.tables["nll"] += numpy.bincount(of_token, numpy.nan_to_num(batch.nlls, posinf=0), size)
+        self.tables["norm"] += numpy.bincount(of_token, known(batch.norms), size)
+        self.tables["nll"] += numpy.bincount(of_token, known(batch.nlls), size)
         numpy.add.at(self.tables["norm_place"], (of_token, batch.norm_place), 1)
         numpy.add.at(self.tables["loss_place"], (of_token, batch.loss_place), 1)
         self.worst.offer(batch.row, -batch.norm_mean, which)

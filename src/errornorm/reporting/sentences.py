@@ -10,7 +10,7 @@ import numpy
 from numpy.typing import NDArray
 
 from ..scoring.words import word_of
-from .grid import LOSS_UNIT, NORM_UNIT, whole
+from .grid import LOSS_UNIT, NORM_UNIT, known, whole
 from .texts import shown, to_json
 
 COLUMNS = ("record", "line", "context", "text", "fields", "start", "end", "nll", "error_norm", "entropy",
@@ -53,7 +53,7 @@ def _pack(row: dict[str, Any], why: int, groups: Sequence[int], room: Room) -> l
     rest = "" if cut or not ends else row["text"][max(ends) :]
     if not len(norms):
         rest = row["text"]
-    entropy = numpy.nan_to_num(numpy.asarray(row["entropy"][inside], numpy.float64), posinf=0.0)
+    entropy = known(numpy.asarray(row["entropy"][inside], numpy.float64))
     return [
         row["record"],
         row["line"],
