@@ -7,7 +7,6 @@ differences are paired.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from .._version import __version__
 from ..data.files import written
 from ..data.lines import DataError
+from ..data.visible import json_text
 from ..scoring.memory import scores_of
 from ..scoring.rank import parse
 from ..scoring.table import Scores
@@ -77,7 +77,7 @@ class Detection:
         from .figure import draw_histograms
 
         with written(folder / "detect.json") as file:
-            file.write(json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n")
+            file.write(json_text(self.as_dict(), indent=1) + "\n")
         draw_histograms(self.histograms, folder / "detect.png")
         return [folder / "detect.json", folder / "detect.png"]
 

@@ -6,6 +6,8 @@ import json
 from typing import Any
 from unicodedata import category
 
+from .records import finite
+
 MARK = "\N{REPLACEMENT CHARACTER}"
 HARMLESS = "\u00ad\u200c\u200d"  # they break words or join letters
 
@@ -26,12 +28,12 @@ def visible(text: str, longest: int = 60) -> str:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON that people can read; what does not print is escaped, so the value is the same.
+    """JSON that people can read; what does not print is escaped, and what is no number in JSON is null.
 
-    >>> json_text({"text": "été \\x9b"})
-    '{"text": "été \\\\u009b"}'
+    >>> json_text({"text": "été \\x9b", "score": float("inf")})
+    '{"text": "été \\\\u009b", "score": null}'
     """
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    text = json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
     return "".join(c if c == "\n" or _prints(c) else json.dumps(c)[1:-1] for c in text)
 
 
