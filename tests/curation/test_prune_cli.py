@@ -49,6 +49,23 @@ def test_a_look_without_output(capsys, scores, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_no_cutoff_where_nothing_went(capsys, tmp_path):
+    folder = write(tmp_path, random_rows(100)).folder
+    code, out, _ = run(capsys, folder, "--fraction", 0.01, "--unit", "source", "--group-by", "source_name")
+    assert code == 0
+    assert out.startswith("dropped 0 of 3 sources (0.00%) by error_norm_mean\n")
+
+
+def test_json_has_no_infinite_numbers(capsys, tmp_path):
+    rows = [
+        {"text": "a b", "nll": [float("inf"), 1.0], "p_target": [0.1, 0.1], "fields": {"site": s}} for s in "aabbbb"
+    ]
+    argv = (write(tmp_path, rows).folder, "--by", "nll", "--fraction", 0.5, "--unit", "source", "--group-by", "site")
+    code, out, _ = run(capsys, *argv, "--json")
+    assert code == 0
+    assert json.loads(out, parse_constant=pytest.fail)["sources"] == [{"name": "a", "records": 2, "score": None}]
+
+
 def test_json_is_all_of_it(capsys, scores, tmp_path):
     code, out, _ = run(capsys, scores, "--threshold", 1.0, "--unit", "token", "-o", tmp_path / "w.jsonl", "--json")
     assert code == 0

@@ -85,7 +85,8 @@ def prune(
 def _show(done: Pruned) -> None:
     what = {"sequence": "texts", "token": "tokens", "source": "sources"}[done.unit]
     share = f" ({done.dropped / done.units:.2%})" if done.units else ""
-    cutoff = "" if done.cutoff is None or done.by == "random" else f"; the cutoff is {done.cutoff:.4g}"
+    known = done.dropped and done.cutoff is not None and done.by != "random"
+    cutoff = f"; the cutoff is {done.cutoff:.4g}" if known else ""
     out(f"dropped {done.dropped} of {done.units} {what}{share} by {done.by}{cutoff}")
     if done.unscored:
         apart = (
