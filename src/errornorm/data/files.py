@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from .lines import PACKED, DataError, Problem
+from .lines import NOT_UNPACKED, PACKED, DataError, Problem
 from .noise import BILINGUAL, check, corrupt
 from .records import Corpus, Record, finite
 
@@ -126,8 +126,10 @@ def corrupt_file(
     quarantine = Quarantine(output.with_name(output.name + ".quarantine.jsonl"))
     for path in (output, quarantine.path):
         require_place(path, corpus.path, corpus.pair, foreign)
-    if output.suffix.lower() in PACKED:
+    if output.suffix.lower() in (*PACKED, *NOT_UNPACKED):
         raise ValueError(f"{output}: the output is a plain JSONL file: choose another name")
+    if (said := Corpus(output).format) != "jsonl":
+        raise ValueError(f"{output} has the name of {said}, and the output is jsonl: choose a name such as noisy.jsonl")
     check(noises, mode, [""] if foreign else [])
     both = BILINGUAL & noises.keys()
     needs = [source, target] if both else [target]
