@@ -206,6 +206,17 @@ def test_the_command(tmp_path, capsys):
     assert out.read_bytes() == first
 
 
+@pytest.mark.parametrize(("there", "asked"), [(41, False), (79, False), (81, True)])
+def test_files_that_do_not_belong_together(tmp_path, capsys, there, asked):
+    (tmp_path / "a.en").write_text("a b\n" * 40)
+    (tmp_path / "a.fr").write_text("c d\n" * there)
+    argv = ("corrupt", tmp_path / "a.en", tmp_path / "a.fr", "--noise", "untranslated=0.5")
+    code, _, err = run(capsys, *argv, "-o", tmp_path / "noisy.jsonl")
+    assert code == 0
+    assert err.count("\n") == int(asked)
+    assert ("the two sides of one corpus?" in err) == asked
+
+
 def test_text_and_tsv(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("one two three\n" * 10)
     code, shown, _ = run(
@@ -217,13 +228,13 @@ def test_text_and_tsv(tmp_path, capsys):
         "--noise",
         "repetition=0.5",
         "-o",
-        tmp_path / "b",
+        tmp_path / "b.jsonl",
     )
     assert code == 0
     assert "15 written" in shown
     (tmp_path / "a.tsv").write_text("1\tone two\tun deux\n" * 4)
     argv = ("corrupt", tmp_path / "a.tsv", "--columns", "id,source,target", "--noise", "untranslated=1")
-    code, shown, _ = run(capsys, *argv, "-o", tmp_path / "c")
+    code, shown, _ = run(capsys, *argv, "-o", tmp_path / "c.jsonl")
     assert code == 0
     assert "8 written" in shown
 
@@ -239,6 +250,10 @@ def test_text_and_tsv(tmp_path, capsys):
         (["a.jsonl", "--noise", "typos=0.1", "-o", "./sub/../a.jsonl"], 2, "is also the input"),
         (["b.jsonl.quarantine.jsonl", "--noise", "typos=0.1", "-o", "b.jsonl"], 2, "is also the input"),
         (["a.jsonl", "--noise", "typos=0.1", "-o", "b.jsonl.gz"], 2, "is a plain JSONL file"),
+        (["a.jsonl", "--noise", "typos=0.1", "-o", "b.jsonl.bz2"], 2, "is a plain JSONL file"),
+        (["a.jsonl", "--noise", "typos=0.1", "-o", "b.parquet"], 2, "b.parquet has the name of parquet"),
+        (["a.jsonl", "--noise", "typos=0.1", "-o", "b.tsv"], 2, "b.tsv has the name of tsv"),
+        (["a.jsonl", "--noise", "typos=0.1", "-o", "b"], 2, "b has the name of text, and the output is jsonl"),
         (["a.jsonl", "--noise", "typos=0.1", "--noise", "typos=0.2"], 2, "given twice"),
         (["a.jsonl", "--noise", "typos=0.1", "--columns", "a,b"], 2, "--columns is for a TSV"),
         (["a.tsv", "--noise", "typos=0.1", "--columns", "a,b,b"], 2, "two columns are named 'b'"),

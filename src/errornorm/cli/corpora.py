@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, Pair, example, out, print_json, print_table
+from .printing import AsJson, Pair, example, out, print_json, print_table, say
 from .printing import Corpus as CorpusFile
 
 
@@ -71,6 +71,8 @@ def corrupt(
         Corpus(corpus, pair, columns=columns.split(",") if columns else by_form.get(form)), output, dict(noise),
         mode=mode, seed=seed, source=source_field, target=target_field, foreign=foreign,  # type: ignore[arg-type]
     )  # fmt: skip
+    if 2 * sum(num for reason, num in done.reasons.items() if reason.startswith("no partner")) > done.records:
+        say(f"most lines have no partner: are {corpus} and {pair} the two sides of one corpus?")
     if as_json:
         print_json(asdict(done))
         return
