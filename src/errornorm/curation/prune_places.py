@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.files import real, require_place
-from ..data.lines import PACKED, DataError
+from ..data.lines import NOT_UNPACKED, PACKED, DataError
 from ..data.records import Corpus
 from ..scoring.table import Scores
 from .prune_choose import Chosen
@@ -48,6 +48,9 @@ class Places:
             raise ValueError(f"{output} has the name of {said}, and the output is {form}: choose such a name")
         if form == "parquet" and output.suffix.lower() in PACKED:
             raise ValueError(f"{output}: Parquet is packed inside: leave out {output.suffix}")
+        for place in (Path(path) for path in (output, pair, removed) if path is not None):
+            if place.suffix.lower() in NOT_UNPACKED:
+                raise ValueError(f"{place}: {place.suffix} cannot be written: use .gz or .zst, or leave it out")
         beside = None if tokens else Path(removed or output.with_name(output.name + ".removed.jsonl"))
         places = Places(output, None if pair is None else Path(pair), beside, form)
         places._refuse(source.files, scores)
