@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,8 @@ from .prune_choose import Chosen
 from .prune_input import KEPT, Input, corpus_of
 
 Spans = list[list[float]]  # start, end, weight
+PLAIN = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
+LONGEST = 2**40  # bytes of a line: what we wrote ourselves is only counted, and weights make lines longer
 
 
 @contextmanager
@@ -175,16 +178,30 @@ def _write_parquet(given: Input, states: bytes, output: Path) -> None:
                 inside = numbers < len(kept)
                 mask[inside] = kept[numbers[inside]]
                 if mask.any():
-                    out.write_batch(batch.filter(pa.array(mask)))
+                    out.write_batch(_filtered(batch, pa.array(mask), given.path))
         place.flush()
         os.fsync(place.fileno())
+
+
+def _filtered(batch: pa.RecordBatch, mask: pa.Array, path: Path) -> pa.RecordBatch:
+    """Some of the rows. Arrow has no filter for views: they are filtered as plain texts."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        plain = PLAIN.get(str(column.type))
+        try:
+            columns.append(column.filter(mask) if plain is None else column.cast(plain).filter(mask).cast(column.type))
+        except pa.ArrowNotImplementedError as error:
+            raise DataError(
+                f"{path}: rows of the column {name!r} cannot be taken out ({column.type}): save it as a plain type"
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def recount(output: Path, pair: Path | None, form: str, given: Input) -> int:
     """How many records a file has; all of them must be readable."""
     found = 0
     corpus = corpus_of(output, pair, form, given) if form == given.form else Corpus(output, form=form)
-    for item in corpus:
+    for item in replace(corpus, max_bytes=LONGEST):
         if isinstance(item, Problem):
             raise DataError(f"{output.name}: line {item.where.line} cannot be read again ({item.reason})")
         found += 1
