@@ -25,12 +25,11 @@ from ..training.stops import at_once
 from .groups import LENGTH, check_field
 from .prune_choose import Chosen, Group, Rule, Tokens, choose, choose_sources
 from .prune_edge import Edge
-from .prune_input import Input, states_of
+from .prune_input import Input, require_lines, states_of
 from .prune_places import Counted, Places
-from .prune_write import Spans, all_or_none, recount, write_kept, write_removed, write_weighted
+from .prune_write import LONGEST, Spans, all_or_none, recount, write_kept, write_removed, write_weighted
 
 WEIGHTS = "token_weights"
-LONGEST = 2**40  # bytes of a line: what we wrote ourselves is only counted
 
 
 @dataclass(frozen=True)
@@ -150,6 +149,8 @@ def _chosen(table: Scores, rule: Rule) -> tuple[Chosen, Edge | None]:
 
 def _write(source: Input, table: Scores, chosen: Chosen, edge: Edge | None, places: Places, name: str) -> Counted:
     lines = numpy.concatenate([numpy.zeros(0, numpy.int64), *(b["line"].to_numpy() for b in table.batches(["line"]))])
+    records, last = (table.meta["records"], None) if source.form == "table" else source.extent()
+    require_lines(lines, last, table.folder)
     states = states_of(lines, chosen.dropped)
     with all_or_none(*places.files) as parts:
         if edge is None:
@@ -158,7 +159,7 @@ def _write(source: Input, table: Scores, chosen: Chosen, edge: Edge | None, plac
         else:
             write_weighted(source, table, states, spans_of(Tokens(table, chosen.rule), edge), parts[0], name)
         counted = Counted(
-            records=table.meta["records"] if source.form == "table" else sum(1 for _ in source.items()),
+            records=records,
             kept=recount(parts[0], parts[1] if places.pair else None, places.form, source),
             pruned=0 if edge is not None else sum(1 for _ in read_lines(parts[-1], LONGEST)),
             quarantined=_quarantined(table),

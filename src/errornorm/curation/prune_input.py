@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,6 +21,7 @@ from ..training import corpora
 from ..training.config import Source
 
 KEPT, DROPPED = 1, 2  # what becomes of a line; 0: it was not scored
+MOST = 2**31  # rows of a table in memory
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Input:
         download: Whether a data set may be fetched.
         """
         about = scores.meta.get("corpus")
-        if not isinstance(about, dict) or not isinstance(about.get("format"), str):
+        if not isinstance(about, dict) or not _is_told(about):
             raise DataError(f"{scores.folder / META}: it does not say what was scored; score the corpus again")
         place, other = (
             None if (at := given or there) is None else Path(at)
@@ -99,6 +102,13 @@ class Input:
                 f"{them}: not the bytes that were scored; score again, or give the old ones (--corpus FILE)"
             )
 
+    def extent(self) -> tuple[int, int]:
+        """How many records there are, and the line of the last one. Not of rows that were in memory."""
+        records, last = 0, 0
+        for item in self.items():
+            records, last = records + 1, item.where.line
+        return records, last
+
     def items(self) -> Iterator[Record | Problem]:
         """Records, and what could not be read. Not of rows that were in memory."""
         if self.path is None:
@@ -131,6 +141,41 @@ class Input:
                 begun = True
 
 
+def _is_told(about: Mapping[str, Any]) -> bool:
+    """Whether meta data describe a corpus as `score` does; people may have edited them."""
+    limit, dataset = about.get("limit"), about.get("dataset")
+    return (
+        _has_its_files(about.get("format"), about.get("path"), about.get("pair"), dataset)
+        and all(_is_path(about.get(name)) for name in ("path", "pair"))
+        and all(_are_texts(about.get(name)) for name in ("fields", "columns"))
+        and isinstance(about.get("text_field"), str | None)
+        and (about.get("format") != "text" or len(about.get("fields") or "1") == 1)
+        and (limit is None or (type(limit) is int and 0 < limit <= sys.maxsize))
+        and (dataset is None or (isinstance(dataset, list) and len(dataset) == 3 and isinstance(dataset[0], str)))
+        and all(isinstance(part, str | None) for part in dataset or ())
+    )
+
+
+def _has_its_files(form: Any, path: Any, pair: Any, dataset: Any) -> bool:
+    if form in ("dataset", "table"):
+        return path is None and pair is None and (dataset is not None) == (form == "dataset")
+    if form == "text":  # of one side, or of two
+        return path is not None
+    return path is not None and form in ("jsonl", "tsv", "parquet", "pairs") and (pair is not None) == (form == "pairs")
+
+
+def _is_path(value: Any) -> bool:
+    """Whether a file can have this name."""
+    try:
+        return value is None or (isinstance(value, str) and b"\0" not in os.fsencode(value))
+    except UnicodeEncodeError:
+        return False
+
+
+def _are_texts(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+
+
 def corpus_of(path: Path, pair: Path | None, form: str, given: Input) -> Corpus:
     columns = {"text": given.names, "pairs": SIDES}.get(form, given.columns)
     return Corpus(path, pair, form=form, columns=columns)
@@ -160,6 +205,20 @@ def _text(raw: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if "\0" in text or not raw else text
+
+
+def require_lines(lines: Any, last: int | None, folder: Path) -> None:
+    """Refuse lines that are not as `score` writes them: from 1 on, in the order of the corpus, none behind its last.
+
+    Args:
+        last: None: of rows that were in memory, which may have any order.
+    """
+    odd = (lines < 1) | (lines > (MOST if last is None else last))
+    if last is not None:
+        odd[1:] |= lines[1:] <= lines[:-1]
+    if odd.any():
+        number = lines[odd.argmax()]
+        raise DataError(f"{folder}: damaged (line {number} is not in the corpus at this place); score the corpus again")
 
 
 def states_of(lines: Any, dropped: Any) -> bytes:
