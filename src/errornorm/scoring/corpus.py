@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..data.lines import Problem, Where, require_again
+from ..data.lines import DataError, Problem, Where, require_again
 from ..data.records import Corpus, Record, checked
 from ..training import corpora
 from ..training.config import Source
@@ -104,7 +104,10 @@ def file_digest(paths: Iterable[Path]) -> str:
     """Of the bytes of some files, one after another."""
     found = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as file:
-            while piece := file.read(2**20):
-                found.update(piece)
+        try:
+            with path.open("rb") as file:
+                while piece := file.read(2**20):
+                    found.update(piece)
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror or error}; check the name") from error
     return found.hexdigest()

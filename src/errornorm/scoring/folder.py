@@ -101,8 +101,16 @@ def about(path: Path) -> dict[str, Any]:
     return read_object(said, path, remedy)
 
 
-def finish(folder: Path, reading: Reading, meta: dict[str, Any]) -> None:
-    """Count what the parts hold, and say so: then the table is complete."""
+def finish(folder: Path, reading: Reading, before: str | None, meta: dict[str, Any]) -> None:
+    """Count what the parts hold, and say so: then the table is complete.
+
+    Args:
+        before: The digest of the corpus when its reading began.
+    """
+    if reading.digest() != before:  # which records are whose, nobody knows
+        raise DataError(
+            f"{reading.name}: it changed while it was scored; remove {folder} and score again, or choose another output"
+        )
     parts = parts_of(folder)
     counts, reasons = Counter[str](), Counter[str]()
     hashes = []
@@ -121,7 +129,7 @@ def finish(folder: Path, reading: Reading, meta: dict[str, Any]) -> None:
             path.unlink()
         first = next(iter(reasons), "it is empty")
         raise DataError(f"{reading.name}: no record can be used ({first}); check the format and the fields' names")
-    meta["corpus"] |= {"sha256": reading.digest() or joint_digest(hashes)}
+    meta["corpus"] |= {"sha256": before or joint_digest(hashes)}
     meta |= {
         "records": counts["used"] + reasons.total(),
         "used": counts["used"],

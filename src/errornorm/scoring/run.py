@@ -137,10 +137,11 @@ def _score(
             if begin(folder, begun):
                 begun["threads"] = read_begun(folder / BEGUN)["threads"]
                 scorer = judge.scorer(saved, settings)
+                before = reading.digest()
                 work = _local(scorer) if workers is None else _ray(judge, settings, workers)
                 with on_threads(begun["threads"]):  # as the first parts
                     _fill(folder, reading, settings, work, met, tell)
-                finish(folder, reading, begun | {"command": list(command), "versions": versions()})
+                finish(folder, reading, before, begun | {"command": list(command), "versions": versions()})
             else:
                 require_same(folder, reading, settings)
     return Scores.open(folder)

@@ -1,0 +1,40 @@
+"""What others do to the corpus and to the folder while a table is made."""
+
+import pytest
+
+from errornorm.data.lines import DataError
+from errornorm.scoring.run import score
+from tests import tiny
+from tests.scoring.models import save
+
+CHANGED = r"c\.txt: it changed while it was scored; remove .*s and score again, or choose another output$"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("folder") / "gpt2", "gpt2")
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "c.txt"
+    path.write_text("\n".join(a for a, _ in tiny.PAIRS) + "\n")
+    return path
+
+
+def test_a_corpus_that_changes_while_it_is_scored_is_refused(corpus, model, tmp_path):
+    """Prune would else take the scores of the old records for those of the new ones."""
+    with pytest.raises(DataError, match=CHANGED):
+        score(corpus, model, tmp_path / "s", part=10, tell=lambda progress: corpus.write_text("other\n"))
+    assert not (tmp_path / "s" / "meta.json").exists()
+
+
+def test_a_corpus_that_changes_while_a_run_goes_on_is_refused(corpus, model, tmp_path):
+    scores = score(corpus, model, tmp_path / "s", part=10)
+    scores.parts[-1].unlink()
+    (tmp_path / "s" / "meta.json").rename(tmp_path / "s" / "begun.json")
+    whole = corpus.read_text()
+    with pytest.raises(DataError, match=CHANGED):
+        score(corpus, model, tmp_path / "s", part=10, tell=lambda progress: corpus.write_text(whole + "more\n"))
+    corpus.write_text(whole)
+    assert score(corpus, model, tmp_path / "s", part=10).meta == scores.meta
