@@ -1,5 +1,7 @@
 """What others do to the corpus and to the folder while a table is made."""
 
+import shutil
+
 import pytest
 
 from errornorm.data.lines import DataError
@@ -38,3 +40,22 @@ def test_a_corpus_that_changes_while_a_run_goes_on_is_refused(corpus, model, tmp
         score(corpus, model, tmp_path / "s", part=10, tell=lambda progress: corpus.write_text(whole + "more\n"))
     corpus.write_text(whole)
     assert score(corpus, model, tmp_path / "s", part=10).meta == scores.meta
+
+
+def test_a_folder_that_is_removed_while_it_is_filled_is_not_made_anew(corpus, model, tmp_path):
+    def remove(progress):
+        shutil.rmtree(tmp_path / "s", ignore_errors=True)
+
+    with pytest.raises(DataError, match=r"/s: the folder was removed while the corpus was scored; run it again$"):
+        score(corpus, model, tmp_path / "s", part=10, tell=remove)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_part_that_is_removed_is_made_by_the_same_command(corpus, model, tmp_path):
+    def remove(progress):
+        (tmp_path / "s" / "part-00000.parquet").unlink(missing_ok=True)
+
+    with pytest.raises(DataError, match=r"part-00000\.parquet: removed while .* run it again, it goes on$"):
+        score(corpus, model, tmp_path / "s", part=10, tell=remove)
+    assert not (tmp_path / "s" / "meta.json").exists()
+    assert score(corpus, model, tmp_path / "s", part=10).meta["used"] == len(tiny.PAIRS)

@@ -17,7 +17,7 @@ from ..training.disk import sync
 from .corpus import Reading
 from .objects import read_object
 from .parts import FOUND, Settings, chunks, items_digest, joint_digest
-from .table import META, QUARANTINE, Scores, parts_of
+from .table import META, QUARANTINE, Scores, parts_in
 
 BEGUN = "begun.json"  # what the parts of an unfinished table were made from
 OTHER = "{} has scores with another {}: remove it, or choose another output"
@@ -101,17 +101,20 @@ def about(path: Path) -> dict[str, Any]:
     return read_object(said, path, remedy)
 
 
-def finish(folder: Path, reading: Reading, before: str | None, meta: dict[str, Any]) -> None:
+def finish(folder: Path, reading: Reading, before: str | None, count: int, meta: dict[str, Any]) -> None:
     """Count what the parts hold, and say so: then the table is complete.
 
     Args:
         before: The digest of the corpus when its reading began.
+        count: How many parts it has.
     """
     if reading.digest() != before:  # which records are whose, nobody knows
         raise DataError(
             f"{reading.name}: it changed while it was scored; remove {folder} and score again, or choose another output"
         )
-    parts = parts_of(folder)
+    parts = parts_in(folder, count)
+    if missing := [part for part in parts if not part.is_file()]:
+        raise DataError(f"{missing[0]}: removed while the corpus was scored; run it again, it goes on")
     counts, reasons = Counter[str](), Counter[str]()
     hashes = []
     with written(folder / QUARANTINE) as file:
@@ -137,7 +140,7 @@ def finish(folder: Path, reading: Reading, before: str | None, meta: dict[str, A
         "reasons": dict(reasons),
         "tokens": counts["tokens"],
         "words": counts["words"],
-        "parts": len(parts),
+        "parts": count,
     }
     with written(folder / META) as file:
         file.write(json.dumps(meta, indent=1, ensure_ascii=False) + "\n")

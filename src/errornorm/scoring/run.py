@@ -140,8 +140,8 @@ def _score(
                 before = reading.digest()
                 work = _local(scorer) if workers is None else _ray(judge, settings, workers)
                 with on_threads(begun["threads"]):  # as the first parts
-                    _fill(folder, reading, settings, work, met, tell)
-                finish(folder, reading, before, begun | {"command": list(command), "versions": versions()})
+                    count = _fill(folder, reading, settings, work, met, tell)
+                finish(folder, reading, before, count, begun | {"command": list(command), "versions": versions()})
             else:
                 require_same(folder, reading, settings)
     return Scores.open(folder)
@@ -164,8 +164,8 @@ def _ray(judge: Judge, settings: Settings, workers: int) -> Work:
     return lambda todo, folder, tell: spread(judge, settings, todo, folder, tell, workers)
 
 
-def _fill(folder: Path, reading: Reading, settings: Settings, work: Work, met: Met, tell: Tell) -> None:
-    """Make the parts that are missing."""
+def _fill(folder: Path, reading: Reading, settings: Settings, work: Work, met: Met, tell: Tell) -> int:
+    """Make the parts that are missing, and say how many there are."""
     seen = {"records": 0, "tokens": 0, "part": 0}
 
     def todo() -> Iterator[Chunk]:
@@ -190,3 +190,4 @@ def _fill(folder: Path, reading: Reading, settings: Settings, work: Work, met: M
 
     work(todo(), folder, done)
     sync(folder)
+    return seen["part"] + 1

@@ -102,7 +102,7 @@ class Scores:
 
     @property
     def parts(self) -> list[Path]:
-        return [self.folder / PART.format(i) for i in range(self.meta["parts"])]
+        return parts_in(self.folder, self.meta["parts"])
 
     @property
     def quarantine(self) -> Path | None:
@@ -139,8 +139,15 @@ def _same(field: pa.Field) -> bool:
 
 def write_part(path: Path, table: pa.Table) -> None:
     """There completely, or not at all; equal tables give equal bytes."""
+    if not path.parent.is_dir():  # made anew, it would be without the earlier parts
+        raise DataError(f"{path.parent}: the folder was removed while the corpus was scored; run it again")
     with written_bytes(path) as file:
         pq.write_table(table, file, compression="zstd")
+
+
+def parts_in(folder: Path, count: int) -> list[Path]:
+    """Where the parts of a table are that has so many."""
+    return [folder / PART.format(number) for number in range(count)]
 
 
 def parts_of(folder: Path) -> list[Path]:
