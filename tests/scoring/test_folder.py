@@ -1,5 +1,6 @@
 """What others do to the corpus and to the folder while a table is made."""
 
+import os
 import shutil
 
 import pytest
@@ -59,3 +60,14 @@ def test_a_part_that_is_removed_is_made_by_the_same_command(corpus, model, tmp_p
         score(corpus, model, tmp_path / "s", part=10, tell=remove)
     assert not (tmp_path / "s" / "meta.json").exists()
     assert score(corpus, model, tmp_path / "s", part=10).meta["used"] == len(tiny.PAIRS)
+
+
+@pytest.mark.parametrize("which", ["corpus", "pair", "model", "output"])
+def test_names_that_meta_data_cannot_hold_are_refused_before_the_work(corpus, model, tmp_path, which):
+    odd = tmp_path / os.fsdecode(b"b\xff")
+    shutil.copytree(model, odd) if which == "model" else shutil.copy(corpus, odd)
+    given = {"corpus": corpus, "pair": corpus, "model": model, "output": tmp_path / "s"} | {which: odd}
+    files = {"path": given["corpus"], "pair": given["pair"]}
+    with pytest.raises(ValueError, match=r"/b.: this name is not UTF-8: rename it, or choose another$"):
+        score(files, given["model"], given["output"], tell=pytest.fail)
+    assert not (tmp_path / "s").exists()

@@ -80,6 +80,15 @@ def require_place(output: Path, *inputs: Path | None) -> None:
         raise ValueError(f"{output} is also the input: choose another name for the output")
 
 
+def require_utf8(*paths: Path | None) -> None:
+    """Refuse names that no text can hold, where they are to be written down."""
+    for path in paths:
+        try:
+            str(path).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{path}: this name is not UTF-8: rename it, or choose another") from error
+
+
 @contextmanager
 def written(path: Path) -> Iterator[IO[str]]:
     """A text that is there completely, or not at all. A link is replaced: give the `real` path to follow it."""

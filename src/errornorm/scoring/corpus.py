@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ..data.files import require_utf8
 from ..data.lines import DataError, Problem, Where, require_again
 from ..data.records import Corpus, Record, checked
 from ..training import corpora
@@ -41,6 +42,7 @@ class Reading:
             self.source, self.rows = None, corpus
         if self.source is not None:
             require_again(self.source.path, self.source.pair)
+            require_utf8(self.source.path, self.source.pair)
 
     @property
     def paired(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..data.files import written
+from ..data.files import require_utf8, written
 from ..data.lines import DataError
 from ..training.disk import sync
 from .corpus import Reading
@@ -26,6 +26,7 @@ OPTIONS = {"records": "part", "tokens": "batch_tokens"}  # settings whose option
 
 def refuse_foreign(folder: Path) -> None:
     """Scores have a folder of their own."""
+    require_utf8(folder)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: choose another output")
     known = {META, BEGUN, QUARANTINE}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import torch
 
 from .._version import __version__
+from ..data.files import require_utf8
 from ..data.lines import DataError
 from ..threads import on_threads
 from ..training.disk import room_for, sync
@@ -95,6 +96,7 @@ def score(
         raise ValueError(f"unknown engine {engine!r}; there are local and ray")
     if prompt is not None and context_field is not None:
         raise ValueError("give prompt or context_field, not both")
+    require_utf8(Path(model))
     reading, judge = Reading(corpus, limit), Judge(str(model), max_length, to, device, dtype)
 
     def settings(causal: bool) -> Settings:
