@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,17 @@ def test_names_that_meta_data_cannot_hold_are_refused_before_the_work(corpus, mo
     with pytest.raises(ValueError, match=r"/b.: this name is not UTF-8: rename it, or choose another$"):
         score(files, given["model"], given["output"], tell=pytest.fail)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ("~.jsonl", r"path: '~\.jsonl': .*; write the path without ~"),
+        (Path("~.jsonl"), r"path: '~\.jsonl': .*; write the path without ~"),
+        ({"path": "~.jsonl", "limit": 0}, "path: .*; limit: Input should be greater than or equal to 1"),
+        ({"path": "a", "dataset": "b"}, "there is a path too; give one of path and dataset"),
+    ],
+)
+def test_entries_that_are_no_corpus_are_told_in_one_plain_line(tmp_path, corpus, message):
+    with pytest.raises(ValueError, match=f"^the corpus: {message}$"):
+        score(corpus, tmp_path / "model", tmp_path / "s")
