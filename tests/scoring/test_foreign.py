@@ -68,6 +68,20 @@ def test_meta_data_of_another_type(tmp_path, name, value):
         write(tmp_path, random_rows(3), **{name: value})
 
 
+@pytest.mark.parametrize("value", [None, True, -1, 3.0, "3"])
+@pytest.mark.parametrize("name", ["records", "used", "quarantined", "tokens", "parts"])
+def test_counts_that_are_none(tmp_path, name, value):
+    with pytest.raises(DataError, match=rf"meta\.json: damaged \('{name}' is {value!r}, and not a count\); score the"):
+        write(tmp_path, random_rows(3), **{name: value})
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("parts", [10**12, 10**400])
+def test_more_parts_than_a_list_can_hold(tmp_path, parts):
+    with pytest.raises(DataError, match=r"part-00001\.parquet is missing; score the corpus again"):
+        write(tmp_path, random_rows(3), parts=parts)
+
+
 @pytest.mark.parametrize("cutoff", ["1", None, float("nan"), 10**400])
 def test_a_cutoff_that_is_no_number(tmp_path, cutoff):
     with pytest.raises(DataError, match=r"meta\.json: damaged \(the cutoff is"):

@@ -17,11 +17,16 @@ STATISTICS = ("nll", "error_norm", "entropy", "p_target", "margin")
 WHOLE = ("record", "line", "context", "text", "fields")  # never null
 PLACES = ("start", "end", "word_start", "word_end")
 TOKENS = ("token", "start", "end", *STATISTICS)
+COUNTS = ("records", "used", "quarantined", "tokens", "parts")  # in meta.json
 KINDS = {"model": dict, "corpus": dict, "settings": dict, "versions": dict, "command": list}  # in meta.json
 
 
 def odd_entry(meta: Mapping[str, Any]) -> str | None:
-    """What in the meta data is not of its type; a table need not say these things."""
+    """What in the meta data is not of its type. The counts must be there; a table need not say the other things."""
+    for name in COUNTS:
+        value = meta.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            return f"{name!r} is {value!r:.40}, and not a count"
     for name, kind in KINDS.items():
         if not isinstance(meta.get(name), kind | None):
             return f"{name!r} is {meta[name]!r:.40}"

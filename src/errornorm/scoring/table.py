@@ -43,7 +43,6 @@ META, QUARANTINE, PART = "meta.json", "quarantine.jsonl", "part-{:05d}.parquet"
 VERSION = 1  # of the schema
 ROWS = 4096  # that are read at a time
 CUTOFF = 1.1  # of error norms, if no other is given
-COUNTS = ("records", "used", "quarantined", "tokens", "parts")  # in meta.json
 _INTS, _FLOATS = pa.list_(pa.int32()), pa.list_(pa.float32())
 ALTERNATIVE = pa.struct([("token", pa.int32()), ("rank", pa.int32()), ("texts", pa.list_(pa.string())), ("p", _FLOATS)])
 SCHEMA = pa.schema(
@@ -91,13 +90,10 @@ class Scores:
         meta = read_object((folder / META).read_bytes(), folder / META)
         if (version := meta.get("schema")) != VERSION:
             raise DataError(f"{folder}: scores of schema {version}, and this version reads {VERSION}; score again")
-        if odd := [name for name in COUNTS if not isinstance(meta.get(name), int)]:
-            raise DataError(f"{folder / META}: damaged ({odd[0]!r} is no number); {AGAIN}")
         if entry := odd_entry(meta):
             raise DataError(f"{folder / META}: damaged ({entry}); {AGAIN}")
         scores = Scores(folder, meta)
-        if missing := [part.name for part in scores.parts if not part.is_file()]:
-            raise DataError(f"{folder}: {missing[0]} is missing; score the corpus again")
+        _require_parts(folder, meta["parts"])
         return scores
 
     @property
@@ -131,6 +127,14 @@ class Scores:
         """All rows at once."""
         chosen = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
         return pa.Table.from_batches(self.batches(columns), schema=chosen)
+
+
+def _require_parts(folder: Path, count: int) -> None:
+    """One after another, since the count may be anything, and ends at the first that is not there."""
+    for number in range(count):
+        part = PART.format(number)
+        if not (folder / part).is_file():
+            raise DataError(f"{folder}: {part} is missing; {AGAIN}")
 
 
 def _same(field: pa.Field) -> bool:
