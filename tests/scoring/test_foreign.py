@@ -1,15 +1,17 @@
 """Tables that others made, or damaged: each verb says so in a line that names the file."""
 
 import json
+import shutil
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from errornorm.cli.app import main
 from errornorm.data.lines import DataError
 from errornorm.scoring.folder import read_begun
 from errornorm.scoring.objects import read_object
-from errornorm.scoring.table import META, SCHEMA, write_part
+from errornorm.scoring.table import META, SCHEMA, Scores, write_part
 from tests.score_tables import random_rows, write
 
 DEEP = "[" * 100_000
@@ -86,6 +88,33 @@ def test_more_parts_than_a_list_can_hold(tmp_path, parts):
 def test_a_cutoff_that_is_no_number(tmp_path, cutoff):
     with pytest.raises(DataError, match=r"meta\.json: damaged \(the cutoff is"):
         write(tmp_path, random_rows(3), settings={"cutoff": cutoff})
+
+
+def test_rows_that_are_missing(tmp_path, capsys):
+    folder = write(tmp_path / "scores", random_rows(30), part_rows=10).folder
+    meta = json.loads((folder / META).read_text())
+    (folder / META).write_text(json.dumps(meta | {"parts": 2}))
+    with pytest.raises(DataError, match=r"/scores: 20 rows in its parts, but 30 in meta\.json; score the corpus again"):
+        Scores.open(folder)
+    refused(capsys, folder, tmp_path, "")
+
+
+def test_rows_that_are_there_twice(tmp_path, capsys):
+    first, second, _ = write(tmp_path / "scores", random_rows(30), part_rows=10).parts
+    shutil.copy(first, second)
+    with pytest.raises(DataError, match=r"part-00001\.parquet: record 0 comes after record 9; score the corpus again"):
+        Scores.open(second.parent)
+    refused(capsys, second.parent, tmp_path, second.name)
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_parts_that_say_less_or_hold_no_rows(tmp_path, statistics):
+    scores = write(tmp_path / "scores", random_rows(30), part_rows=10)
+    for part, rows in zip(scores.parts, ((0, 10), (10, 0), (10, 20)), strict=True):
+        pq.write_table(scores.table().slice(*rows), tmp_path / part.name, write_statistics=statistics)
+    for part in scores.parts:
+        shutil.move(tmp_path / part.name, part)
+    assert Scores.open(scores.folder).table()["record"].to_pylist() == list(range(30))
 
 
 def longer(values):

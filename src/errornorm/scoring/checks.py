@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ..data.lines import DataError
 from .objects import AGAIN, part_of
@@ -34,6 +35,16 @@ def odd_entry(meta: Mapping[str, Any]) -> str | None:
     if not isinstance(cutoff, int | float) or not abs(cutoff) <= sys.float_info.max:
         return f"the cutoff is {cutoff!r:.40}"
     return None
+
+
+def ranges(about: pq.FileMetaData, name: str) -> Iterator[tuple[int, int]]:
+    """The lowest and the highest value of a column of whole numbers in each row group, where the file says them."""
+    for group in map(about.row_group, range(about.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema == name and column.physical_type == "INT64":
+                said = column.statistics
+                if said is not None and said.has_min_max:
+                    yield said.min_raw, said.max_raw
 
 
 def checked(rows: pa.RecordBatch) -> pa.RecordBatch:

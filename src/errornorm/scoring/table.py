@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 
 from ..data.files import written_bytes
 from ..data.lines import DataError
-from .checks import STATISTICS, checked, odd_entry
+from .checks import STATISTICS, checked, odd_entry, ranges
 from .objects import AGAIN, from_part, read_object
 
 META, QUARANTINE, PART = "meta.json", "quarantine.jsonl", "part-{:05d}.parquet"
@@ -94,11 +94,28 @@ class Scores:
             raise DataError(f"{folder / META}: damaged ({entry}); {AGAIN}")
         scores = Scores(folder, meta)
         _require_parts(folder, meta["parts"])
+        scores._require_rows()
         return scores
 
     @property
     def parts(self) -> list[Path]:
         return parts_in(self.folder, self.meta["parts"])
+
+    def _require_rows(self) -> None:
+        """All rows are there, and none twice. Of each part only its end is read, which describes it."""
+        rows, last = 0, -1
+        for part in self.parts:
+            try:
+                about = pq.read_metadata(part)
+            except (pa.ArrowException, OSError) as error:
+                raise DataError(f"{part}: not readable ({error}); {AGAIN}") from error
+            rows += about.num_rows
+            for low, high in ranges(about, "record"):
+                if low <= last:
+                    raise DataError(f"{part}: record {low} comes after record {last}; {AGAIN}")
+                last = high
+        if rows != len(self):
+            raise DataError(f"{self.folder}: {rows} rows in its parts, but {len(self)} in {META}; {AGAIN}")
 
     @property
     def quarantine(self) -> Path | None:
