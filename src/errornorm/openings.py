@@ -24,7 +24,7 @@ SIGMAS = 5.0  # and by how many standard deviations
 LEAST = 5  # tokens of a sequence that can be certain; a shorter one may be the name of a class
 KNOWN = 0.05  # probability from which on a model knows an opening
 EASIER = 0.2  # of the deviation between texts: by so much must those after rivals become easier; clean text: 0.0
-MARGIN = 2.0  # standard deviations that a lowest value may be too low by chance
+MARGIN = 2.0  # standard deviations by which a difference may be too low, or above zero, by chance
 ENOUGH = 100  # sequences of a group, to compare it
 DECAY = 0.98  # of what was counted, per optimizer step
 FOUND = 0.02  # of all sequences that must be too many to call it noise; text without copies came to 0.01
@@ -110,9 +110,15 @@ def hardest(before: float, easier: float, error: float) -> float:
     return min(before, 0.0 if easier < 0 else easier + MARGIN * error)
 
 
-def learnt(lowest: float, easier: float, error: float) -> bool:
-    """Whether texts after rivals have become easier since they were hardest, and not by chance."""
-    return easier - lowest >= max(EASIER, SIGMAS * error)
+def learnt(lowest: float, easier: float, error: float, share: float) -> bool:
+    """Whether there are many texts after rivals, and they have become easier since they were hardest, not by chance."""
+    return share >= FOUND and easier - lowest >= max(EASIER, SIGMAS * error)
+
+
+def certain(agreed: Sequence[float], disputed: Sequence[float], easier: float, error: float) -> bool:
+    """Whether too many sequences are certain after a disputed opening, and not only after unknown ones: a model that
+    learns a fixed text knows how it goes on before it knows when it begins."""
+    return easier > MARGIN * error and excess(agreed, disputed) >= FOUND
 
 
 def _spread(count: float, total: float, squares: float) -> tuple[float, float]:

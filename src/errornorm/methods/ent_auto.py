@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import scores
 from ..context import Context
 from ..objectives import Objective, Preview, Weighed, keep_all, method
-from ..openings import BINS, DECAY, EVEN, FOUND, LEAST, ease, excess, hardest, hardness, learnt, rivals, suspicious
+from ..openings import BINS, DECAY, EVEN, LEAST, certain, ease, hardest, hardness, learnt, rivals, suspicious
 from ..running import Histogram, Moments, State
 from ..starts import Start, delayed
 from ..stats import TokenStats
@@ -29,21 +29,22 @@ def ent_auto(*, start: Start = 0) -> Objective:
 
     A model that has learnt a noise is not surprised by it: after one word of a copy the rest is certain. Only at the
     opening another word was more likely. Clean text also opens in several ways, but then the rest is as hard as after
-    an opening that the model expected. These sequences are the control group. Noise is found when certain text follows
-    disputed openings at least twice as often, by 2 % of all sequences; or, before that, when text after a *rival* (an
-    opening that the model knows, with 5 % or more, while another one has even odds) becomes easier than in the control
-    group, and than it ever was, by a fifth of the deviation between texts. So the method waits until the model is
-    competent, and is likelihood, exactly, where there is no such noise. Once it is found, it stays so.
+    an opening that the model expected. These sequences are the control group. Noise is found when text after a *rival*
+    (an opening that the model knows, with 5 % or more, while another one has even odds) is easier than in the control
+    group, and certain text follows disputed openings at least twice as often, by 2 % of all sequences; or, before that,
+    when text after rivals becomes easier than it ever was, by a fifth of the deviation between texts. So the method
+    waits until the model is competent, and is likelihood, exactly, where there is no such noise. Once it is found, it
+    stays so.
 
     It serves generation, above all with beam search, and leaves the likelihood of clean text as it is. It sees noise
     that takes a whole target and that a model can learn to continue, as copies of the source are and boilerplate is;
     not shuffled words, nor wrong words in good sentences.
 
     It is made for free text, as in translation. Text that has one of a few fixed forms and is wanted, it may take for
-    noise: extractive summaries, canned answers, long names of classes (targets of fewer than 5 tokens are no evidence,
-    and dropped only where the model is sure of another opening). And the first label must be text: behind a tag that
-    is always the same it finds nothing, and of tags that differ from text to text, as those of several languages, it
-    may drop the rare ones.
+    noise: extractive summaries, canned answers, long names of classes (targets of fewer than 5 tokens are
+    no evidence, and dropped only where the model is sure of another opening). And the first label must be text: behind
+    a tag that is always the same it finds nothing, and of tags that differ from text to text, as those of several
+    languages, it may drop the rare ones.
 
     Args:
         start: Optimizer step from which to drop, or "auto"; not needed, since the method waits by itself.
@@ -66,11 +67,11 @@ def ent_auto(*, start: Start = 0) -> Objective:
             state = part.settle(state)
         agreed, disputed = (state[f"{of}_counts"].tolist() for of in ("agreed", "disputed"))
         after, rival = (state[f"after_{of}_sums"].tolist() for of in ("agreed", "rivals"))
-        easier = ease(after, rival)
-        lowest = hardest(float(state["hardest"]), *easier)
-        many = rival[0] >= FOUND * (sum(agreed) + sum(disputed))
-        found = state["found"] | (excess(agreed, disputed) >= FOUND) | (many and learnt(lowest, *easier))
-        return state | {"hardest": torch.full_like(state["hardest"], lowest), "found": found}
+        easier, error = ease(after, rival)
+        lowest = hardest(float(state["hardest"]), easier, error)
+        share = rival[0] / max(1, sum(agreed) + sum(disputed))
+        now = certain(agreed, disputed, easier, error) or learnt(lowest, easier, error, share)
+        return state | {"hardest": torch.full_like(state["hardest"], lowest), "found": state["found"] | now}
 
     def weigh(stats: TokenStats, state: State, now: Context) -> Weighed:
         level, texts, lengths = _LEVEL.mean(state), _texts(stats, now), now.layout.lengths
