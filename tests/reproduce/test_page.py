@@ -168,6 +168,7 @@ def test_remarks_take_their_numbers_from_rows(store):
 
 
 @pytest.mark.slow  # all p-values again
+@pytest.mark.timeout(1800)
 def test_the_page_of_this_project_is_that_of_its_rows(tmp_path):
     docs = Path(__file__).parents[2] / "docs"
     text = (docs / "results.md").read_text(encoding="utf-8")
