@@ -151,6 +151,10 @@ INVARIANT = [
 ]
 
 
+# Of mean error norms, as if 1,000 texts after agreed openings had been seen, and 200 after rivals, which were easier.
+SEEN = {"after_agreed_sums": [1000, 900, 815], "after_rivals_sums": [200, 100, 52]}
+
+
 def with_copies(data):
     """A third of the sequences are certain but for their opening; the others have an expected one."""
     rows, first = torch.arange(len(data.targets)), data.targets.clamp(min=0)[:, 0]
@@ -168,6 +172,8 @@ def train(case: str, rank: int, ranks: int, micro: int, rows: int = ROWS):
     weight = data.weight
     body = torch.eye(16).requires_grad_()
     loss = RobustLoss(objective(case))
+    if case == "ent_auto":
+        loss.state |= {name: torch.tensor(sums, dtype=torch.float64) for name, sums in SEEN.items()}
     losses, kept = [], []
     for step in range(STEPS):
         hidden, targets = (x.detach()[step * rows : (step + 1) * rows] for x in (data.hidden, data.targets))
