@@ -263,7 +263,8 @@ def test_the_window_is_shared_by_all_ranks(ranks):
 def wrong_shard_worker(rank):
     p = problem(3).to(torch.float32)
     messages = []
-    for start, rows in ((0, 150 + rank), (rank * 151, 150)):  # both from 0; one row missing between them
+    # Both from 0; one row missing between them; nothing for the second.
+    for start, rows in ((0, 150 + rank), (rank * 151, 150), (rank * VOCAB, (1 - rank) * VOCAB)):
         shard, weight = VocabShard(start, VOCAB), p.weight[start : start + rows]
         try:
             RobustLoss(mle())(hidden=p.hidden, weight=weight, targets=p.targets, shard=shard)
@@ -272,9 +273,11 @@ def wrong_shard_worker(rank):
     return messages
 
 
-def test_shards_that_overlap_or_miss_a_row_are_refused(ranks):
+def test_shards_that_overlap_or_miss_a_row_or_have_none_are_refused(ranks):
     for rank in ranks:
-        assert ["do not add up" in message for message in rank["wrong shards"]] == [True, True]
+        *uneven, empty = rank["wrong shards"]
+        assert ["do not add up" in message for message in uneven] == [True, True]
+        assert "a rank holds no rows" in empty
 
 
 def chance_worker(rank):

@@ -26,8 +26,9 @@ HEAD = """# Results
 Made by `errornorm reproduce --page docs` from the rows in docs/results/reproduce; no number here is typed. A star: the
 difference to MLE is more than chance (p < 0.05, two-sided paired bootstrap over test sentences, and over seeds where
 there are several: one seed says nothing about others). Claims are tested for their direction, not for the paper's
-amounts. ± is the standard deviation over seeds. The same [as a page of its own](results.html).
+amounts. ± is the standard deviation over seeds.{alone}
 """
+ALONE = " The same [as a page of its own](results.html)."
 MARKUP = re.compile("&lt;(/?(?:mark|b))&gt;")  # all that a text may have; it cannot do anything
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color:#222}"
@@ -46,13 +47,13 @@ def write(folder: Path, results: Path) -> list[Path]:
     with written(page) as file:
         file.write(text)
     with written(site) as file:
-        file.write(as_html(text))
+        file.write(as_html(text.replace(ALONE, "", 1)))
     return [page, site]
 
 
 def markdown(results: Path, folder: Path) -> str:
     with methods.released() as extra:
-        return "\n".join([HEAD, *_scales(Store(results), folder, extra)])
+        return "\n".join([HEAD.format(alone=ALONE), *_scales(Store(results), folder, extra)])
 
 
 def _scales(store: Store, folder: Path, extra: tuple[Family, ...]) -> Iterator[str]:

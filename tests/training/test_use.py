@@ -218,6 +218,8 @@ def test_what_cannot_be_evaluated_is_told_and_kept(folders, tmp_path, capsys):
     assert json.loads(kept.read_text())["where"] == f"{corpus}:3"
     again, _ = use.evaluate(use.load(folders / "run"), corpus, metrics=["likelihood"], limit=2)
     assert (again["num"], again.get("rouge1")) == (2, None)
+    assert main([*command, "--columns", "source,target"]) == 2
+    assert "--columns is for a TSV" in capsys.readouterr().err
 
 
 def test_evaluation_of_a_language_model(folders, tmp_path):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .printing import AsJson, Pair, example, out, print_json, print_table, say
+from .printing import AsJson, Columns, Pair, column_names, example, out, print_json, print_table, say
 from .printing import Corpus as CorpusFile
 
 
@@ -42,9 +42,7 @@ def corrupt(
     seed: Annotated[int, typer.Option(help="Equal seeds give equal files.")] = 0,
     source_field: Annotated[str, typer.Option(metavar="NAME", help="Field of the source text.")] = "source",
     target_field: Annotated[str, typer.Option(metavar="NAME", help="Field of the text to corrupt.")] = "target",
-    columns: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Columns of a TSV without a first line of names.")
-    ] = None,
+    columns: Columns = None,
     foreign: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Sentences of another language, for wrong-language.")
     ] = None,
@@ -64,11 +62,10 @@ def corrupt(
     if len({name for name, _ in noise}) < len(noise):
         raise typer.BadParameter("a noise is given twice")
     form = Corpus(corpus, pair).format
-    if columns and form != "tsv":
-        raise typer.BadParameter("--columns is for a TSV; elsewhere use --source-field and --target-field")
+    names = column_names(columns, corpus, pair, "--source-field and --target-field")
     by_form = {"text": [target_field], "pairs": [source_field, target_field]}
     done = files.corrupt_file(
-        Corpus(corpus, pair, columns=columns.split(",") if columns else by_form.get(form)), output, dict(noise),
+        Corpus(corpus, pair, columns=names or by_form.get(form)), output, dict(noise),
         mode=mode, seed=seed, source=source_field, target=target_field, foreign=foreign,  # type: ignore[arg-type]
     )  # fmt: skip
     if 2 * sum(num for reason, num in done.reasons.items() if reason.startswith("no partner")) > done.records:

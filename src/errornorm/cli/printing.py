@@ -16,6 +16,10 @@ from ..data.visible import json_text, plain
 
 Corpus = Annotated[Path, typer.Argument(metavar="CORPUS", help="JSONL, TSV, text or Parquet; .gz, .zst too.")]
 Pair = Annotated[Path | None, typer.Argument(metavar="PAIR", help="Target side of aligned text.", show_default=False)]
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,...", help="Columns of a TSV without a first line of names.", show_default=False),
+]
 MOST = 2**31 - 1  # of any number of things
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -60,6 +64,20 @@ def print_markdown(text: str, raw: bool) -> None:
     from rich.markdown import Markdown
 
     Console().print(Markdown(text))
+
+
+def column_names(columns: str | None, corpus: Path, pair: Path | None, instead: str) -> list[str] | None:
+    """Of a TSV; other formats have none.
+
+    Args:
+        instead: The options that name their fields.
+    """
+    from ..data import records
+
+    names = columns.split(",") if columns else None
+    if names and records.Corpus(corpus, pair, columns=names).format != "tsv":
+        raise typer.BadParameter(f"--columns is for a TSV; elsewhere use {instead}")
+    return names
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

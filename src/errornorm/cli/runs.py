@@ -13,7 +13,21 @@ import typer
 
 from ..data.visible import json_text, plain
 from .app import app
-from .printing import MOST, AsJson, Corpus, Pair, example, out, print_json, print_table, progress, say, shown
+from .printing import (
+    MOST,
+    AsJson,
+    Columns,
+    Corpus,
+    Pair,
+    column_names,
+    example,
+    out,
+    print_json,
+    print_table,
+    progress,
+    say,
+    shown,
+)
 
 Beams = Annotated[int, typer.Option(min=1, max=1000, help="Of the search; 1 is greedy.")]
 MaxNew = Annotated[int, typer.Option(min=1, max=MOST, help="Longest output, in tokens.")]
@@ -109,9 +123,7 @@ def evaluate(
     text_field: Annotated[
         str, typer.Option(metavar="NAME", help="Field of the text, for language modelling.")
     ] = "text",
-    columns: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Columns of a TSV without a first line of names.")
-    ] = None,
+    columns: Columns = None,
     tokenize: Annotated[str, typer.Option(metavar="NAME", help="Tokenization of BLEU.")] = "13a",
     flores_model: Flores = None,
     as_json: AsJson = False,
@@ -119,6 +131,7 @@ def evaluate(
     """Measure a model: perplexity, BLEU, chrF, ROUGE, and the share of outputs that copy their source."""
     from ..data.files import real, require_place, written
 
+    names = column_names(columns, corpus, pair, "--source-field, --target-field and --text-field")
     quarantine = output and real(output.with_name(output.name + ".quarantine.jsonl"))
     for place in (output, quarantine):
         if place is not None:
@@ -130,7 +143,7 @@ def evaluate(
         raise typer.BadParameter(f"--languages {languages!r} is not of the form en-fr")
     source = Source(
         path=corpus, pair=pair, languages=languages, source_field=source_field, target_field=target_field,
-        text_field=text_field, columns=columns.split(",") if columns else None,
+        text_field=text_field, columns=names,
     )  # fmt: skip
     with progress() as tell:
         tell("loading the model")

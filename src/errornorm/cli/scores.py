@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .printing import MOST, AsJson, Corpus, Pair, example, out, print_json, print_table, progress
+from .printing import MOST, AsJson, Columns, Corpus, Pair, column_names, example, out, print_json, print_table, progress
 
 
 @app.command(
@@ -38,9 +38,7 @@ def score(
         str | None,
         typer.Option(metavar="TEXT", help="Instead of it, a text with {fields} in braces.", show_default=False),
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Columns of a TSV without a first line of names.")
-    ] = None,
+    columns: Columns = None,
     cutoff: Annotated[
         float, typer.Option(help="Tokens with a larger error norm get their rank and the model's own choices.")
     ] = 1.1,
@@ -69,12 +67,9 @@ def score(
     that was stopped or killed goes on when the same command is given again, to the same bytes. Lines that cannot be
     read are kept aside, with their numbers.
     """
-    from ..data import records
     from ..training.locks import Lock
 
-    names = columns.split(",") if columns else None
-    if names and records.Corpus(corpus, pair, columns=names).format != "tsv":
-        raise typer.BadParameter("--columns is for a TSV; elsewhere use --text-field and --context-field")
+    names = column_names(columns, corpus, pair, "--text-field and --context-field")
     Lock(output).require_free()
     from ..curation import summary
     from ..scoring import overview, run, table

@@ -18,6 +18,8 @@ from ..stats import EVERY, Guess, TokenStats
 from . import speculate
 from .rows import BITS, TorchRows
 
+_EMPTY = 1 << 40  # more rows than there are: one number tells of both
+
 
 @dataclass(frozen=True, slots=True)
 class _Group:
@@ -50,7 +52,10 @@ def _check(shard: VocabShard, rows: int, device: torch.device) -> None:
         return [count, count * start + count * (count - 1) // 2]
 
     held = torch.tensor(sums(shard.start, rows), device=device)
+    held[0] += 0 if rows else _EMPTY
     dist.all_reduce(held, group=shard.group)
+    if held[0] >= _EMPTY:
+        raise ValueError(f"a rank holds no rows of the vocabulary of {shard.vocab}: use fewer ranks for it")
     if held.tolist() != sums(0, shard.vocab):
         raise ValueError(
             f"the shards do not add up to a vocabulary of {shard.vocab}: this rank's {rows} rows begin at "

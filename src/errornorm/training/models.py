@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
 from .. import specs
-from ..allocators import refused
 from ..data.lines import DataError
 from ..data.visible import visible
 from ..evaluation.decode import positions
 from .config import TrainConfig
 from .presets import PRESETS, Kind
-from .stops import Stopped
 from .tokenizing import AGAIN, loading, place
 
 DEEPEST = 10_000  # layers
@@ -112,23 +109,13 @@ def _scratch(config: TrainConfig, tokenizer: Any) -> Any:
     _check_keys(default, entries)
     names = default.attribute_map
     entries = {names.get(key, key): value for key, value in (_ours(config, tokenizer, default) | entries).items()}
-    with _buildable(f"model.{'config' if config.model.config else 'overrides'}: this {name} cannot be built"):
+    where = "config" if config.model.config else "overrides"
+    with loading(f"model.{where}: this {name} cannot be built", error_kind=ValueError):
         # Made anew, not changed: some entries follow from others, such as the size of the heads from their number.
         model = auto.from_config(type(default)(**entries))
     if (rows := model.get_input_embeddings().weight.shape[0]) < len(tokenizer):
         raise ValueError(f"model.config: vocab_size is {rows}, but the tokenizer has {len(tokenizer)} tokens")
     return model
-
-
-@contextmanager
-def _buildable(what: str) -> Iterator[None]:
-    """One line about entries that Transformers or torch make nothing of."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, Stopped) or refused(error):
-            raise
-        raise ValueError(f"{what}: {' '.join(str(error).split())[:200] or type(error).__name__}") from error
 
 
 def _ours(config: TrainConfig, tokenizer: Any, default: Any) -> dict[str, Any]:

@@ -50,8 +50,8 @@ def place(name: str, download: bool) -> str:
 
 
 @contextmanager
-def loading(what: str, remedy: str = "") -> Iterator[None]:
-    """One line about whatever a damaged or hostile folder leads to."""
+def loading(what: str, remedy: str = "", error_kind: type[Exception] = DataError) -> Iterator[None]:
+    """One line about whatever a damaged or hostile folder, or an impossible entry, leads to."""
     try:
         yield
     except Exception as error:
@@ -60,7 +60,7 @@ def loading(what: str, remedy: str = "") -> Iterator[None]:
         if isinstance(error, DataError):  # it says what to do
             raise DataError(f"{what}: {error}") from error
         said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise DataError(f"{what}: {said}{remedy}") from error
+        raise error_kind(f"{what}: {said}{remedy}") from error
 
 
 def train_bpe(texts: Iterable[str], vocab: int, kind: Kind, tags: Sequence[str] = ()) -> Any:
