@@ -443,6 +443,7 @@ SPACE = "No space left on device"
         (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"), None, True),
         (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), None, True),
         (RuntimeError("basic_ios::clear: iostream error"), None, True),
+        (Exception("Error while serializing: I/O error: File too large (os error 27)"), None, True),
         (RuntimeError("unexpected pos 704 vs 598"), OSError(errno.ENOSPC, SPACE), True),
         (RuntimeError("unexpected pos 704 vs 598"), OSError(errno.EIO, "Input/output error"), False),
         (ValueError("could not save"), OSError(errno.ENOSPC, SPACE), True),
@@ -472,6 +473,11 @@ def test_room_for_tells_what_it_knows(tmp_path):
         with pytest.raises(type(error)) as caught, room_for(tmp_path):
             raise error
         assert caught.value is error
+    for number in (errno.EFBIG, errno.EDQUOT):
+        with pytest.raises(OSError) as caught, room_for(tmp_path):  # noqa: PT011
+            raise OSError(number, os.strerror(number))
+        told = caught.value
+        assert (told.errno, told.strerror, told.filename) == (number, os.strerror(number), str(tmp_path))
     with room_for(tmp_path), nullcontext():
         pass
 

@@ -49,3 +49,12 @@ def test_what_is_wrong_is_told(config):
     assert run.code() == 3
     assert "nowhere.jsonl" in run.err.splitlines()[-1]
     assert "Traceback" not in run.err
+
+
+def test_an_output_that_a_run_would_refuse(tmp_path):
+    config = write(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    run = Train(config, "--dry-run", f"output={tmp_path / 'mine'}")
+    assert run.code() == 2
+    assert "has other files (letter.txt)" in run.err

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
+LIMITS = FULL | {errno.EFBIG}
 OTHER = {errno.EIO, errno.ESTALE, errno.EROFS, errno.EFBIG, errno.EBADF}  # why else a write fails
 
 _SAID = re.compile(
-    r"no space left on device|disk quota exceeded|not enough space on the disk"  # safetensors, tokenizers
+    r"no space left on device|disk quota exceeded|not enough space on the disk|file too large"  # of Rust
     r"|\d+ requested and \d+ written",  # numpy: an OSError without a number
     re.IGNORECASE,
 )
@@ -21,7 +22,7 @@ _UNSAID = re.compile(r"PytorchStreamWriter failed|unexpected pos \d+ vs \d+|iost
 
 
 def disk_full(error: BaseException) -> bool:
-    """Whether an error, or one behind it, means that the disk is full. Not every library raises an OSError.
+    """Whether an error, or one behind it, means that no more can be written. Not every library raises an OSError.
 
     `torch.save` to a path does not say why a write failed; a full disk is by far the most frequent reason.
     """
@@ -35,16 +36,18 @@ def disk_full(error: BaseException) -> bool:
 
 @contextmanager
 def room_for(path: Path) -> Iterator[None]:
-    """Tell of a full disk by an OSError with a path, whatever the library that noticed it raises."""
+    """Tell of a full disk, or of a limit, by an OSError with a path, whatever the library that noticed it raises."""
     try:
         yield
     except Exception as error:
         number = error.errno if isinstance(error, OSError) else None
         named = number is not None and getattr(error, "filename", None)
-        if named or not disk_full(error):
+        if named or not (number in LIMITS or disk_full(error)):
             raise
-        said = "" if number in FULL else f" ({' '.join(str(error).split())[:200]})"
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC) + said, str(path)) from error
+        if number in LIMITS:
+            raise OSError(number, os.strerror(number), str(path)) from error
+        said = " ".join(str(error).split())[:200]
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} ({said})", str(path)) from error
 
 
 def sync(folder: Path) -> None:

@@ -31,9 +31,11 @@ class _Clock(Callback):
 
 
 def estimate(config: TrainConfig, progress: Progress) -> dict[str, Any]:
-    """Numbers for `table`."""
+    """Numbers for `table`, if a run could begin."""
     models.quiet()
     require(config)
+    if not (output := RunDir(config.output)).has_run:  # else --resume may go on with it
+        output.check(resume=False)
     with TemporaryDirectory(prefix="errornorm-") as place:
         run = RunDir(Path(place))
         with progress.doing("reading the corpus") as tell:
