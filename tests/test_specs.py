@@ -1,5 +1,7 @@
 """Methods from text: parsed against the signature, never evaluated."""
 
+import copy
+import pickle
 import random
 import re
 
@@ -170,3 +172,11 @@ def test_numbers_are_taken_in_the_type_of_the_parameter():
 def test_nonsense_is_refused(name, arguments):
     with pytest.raises(ValueError, match="must be a"):
         METHODS[name](**arguments)
+
+
+def test_an_objective_is_its_text():
+    made = objective("ent_fraction(0.2, start=500)")
+    assert copy.deepcopy(made) is made
+    with pytest.raises(TypeError, match=r"ent_fraction: an objective cannot be pickled: detach\(\) .* keep its text"):
+        pickle.dumps(made)
+    assert repr(objective(repr(made))) == repr(made)

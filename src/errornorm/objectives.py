@@ -70,6 +70,15 @@ class Objective:
     def __repr__(self) -> str:
         return self.spec
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Objective:
+        return self  # nothing in it changes
+
+    def __reduce__(self) -> str:
+        raise TypeError(
+            f"{self.spec.partition('(')[0]}: an objective cannot be pickled: detach() it before you pickle its model, "
+            "and keep its text and the loss's state_dict(); errornorm.objective(text) makes it again"
+        )
+
     def guess(self, state: State, now: Context) -> Guess:
         """What `combine` would send back to each statistic of a few tokens, if the preview is right."""
         preview = self.preview(state, now)
