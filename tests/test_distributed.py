@@ -29,7 +29,9 @@ def _in_group(rank, folder):
         "global": {sizes: global_worker(rank, sizes) for sizes in SIZES},
         "splits": {(case, micro): train(case, rank, 2, micro) for case in INVARIANT for micro in (1, 2, 4, 8)},
         "window": window_worker(rank),
+        "uneven shards": uneven_shard_worker(rank),
         "wrong shards": wrong_shard_worker(rank),
+        "shard with NaN": nan_shard_worker(rank),
         "chance": chance_worker(rank),
         "digits": [tuple(top_everywhere(scores[rank], fraction)) for scores, fraction in DIGITS],
     }
@@ -83,6 +85,47 @@ def test_a_split_vocabulary_is_the_whole_one(ranks):
                     torch.testing.assert_close(got[2], p.hidden.grad, rtol=1e-9, atol=1e-12)
                 torch.testing.assert_close(torch.cat([a[3], b[3]]), p.weight.grad, rtol=1e-9, atol=1e-12)
                 torch.testing.assert_close(torch.cat([a[4], b[4]]), p.bias.grad, rtol=1e-9, atol=1e-12)
+
+
+UNEVEN = (600, 4, 41_000)  # tokens for several chunks, hidden size, vocabulary: its parts are of very different sizes
+
+
+def uneven_shard_worker(rank):
+    tokens, size, vocab = UNEVEN
+    made = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(n, size, generator=made, dtype=torch.float64) for n in (tokens, vocab))
+    targets = torch.randint(vocab, (tokens,), generator=made)
+    begin, end = ((0, 1000), (1000, vocab))[rank]
+    out = []
+    for start, stop, shard in ((begin, end, VocabShard(begin, vocab)), (0, vocab, None)):
+        h, w = hidden.clone().requires_grad_(), weight[start:stop].clone().requires_grad_()
+        terms = RobustLoss(ent_fraction(0.1))(hidden=h, weight=w, targets=targets, shard=shard)
+        terms.mean.backward()
+        out.append((terms.total.detach(), h.grad, w.grad if shard else w.grad[begin:end]))
+    return out
+
+
+def test_shards_of_different_sizes_have_the_same_chunks(ranks):
+    for rank in ranks:
+        for got, want in zip(*rank["uneven shards"], strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
+
+
+def nan_shard_worker(rank):
+    p = problem(3).to(torch.float32)
+    rows = slice(0, SPLIT) if rank == 0 else slice(SPLIT, None)
+    weight = p.weight.detach()[rows].clone()
+    weight[5] += math.nan if rank else 0.0
+    shard = VocabShard(0 if rank == 0 else SPLIT, VOCAB)
+    with pytest.raises(FloatingPointError) as caught:
+        RobustLoss(mle())(hidden=p.hidden, weight=weight, targets=p.targets, shard=shard)
+    return str(caught.value)
+
+
+def test_all_ranks_hear_of_a_shard_that_is_not_finite(ranks):
+    whole, bad = (rank["shard with NaN"] for rank in ranks)
+    assert whole == "another rank's part of the head has NaN or Inf"
+    assert bad == "1 rows of the head's weight have NaN or Inf, the first is 5"
 
 
 def test_a_shard_needs_its_kernel():

@@ -52,6 +52,18 @@ class Head:
         logits = torch.nn.functional.linear(widened(hidden), widened(self.weight), bias) * self.scale
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
+    def not_finite(self) -> str | None:
+        """What is NaN or Inf in it, if anything. A bias of -inf masks an entry."""
+        weight = self.weight.detach()
+        if not torch.sum(weight, dtype=widened(weight[:0]).dtype).isfinite():
+            rows = (~weight.isfinite()).any(1).nonzero().squeeze(1)
+            if len(rows):
+                return f"{len(rows)} rows of the head's weight have NaN or Inf, the first is {int(rows[0])}"
+        bias = self.bias
+        if bias is not None and not (bias.detach().isfinite() | (bias.detach() == -torch.inf)).all():
+            return "the head's bias has NaN or +Inf"
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:

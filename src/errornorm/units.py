@@ -32,8 +32,8 @@ class Layout:
         key = self.ids if self.row is None else self.row
         assert key is not None
         if self.row is not None and self.ids is not None and len(key):
-            low, high = self.ids.aminmax()
-            key = key * (high - low + 1) + (self.ids - low)
+            ids = torch.unique(self.ids, return_inverse=True)[1]  # they may be any numbers
+            key = key * len(ids) + ids
         names, number = torch.unique(key, return_inverse=True)
         return number, len(names)
 

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 import torch
+import transformers as hf
 
 import errornorm
 from errornorm.integrations.attach import attached
@@ -122,7 +123,84 @@ def test_packed_sequences_are_units_of_their_own():
         ids = torch.tensor([[7, 7, 7, 7, 1, 1, 1, 1, 3, 3, 3, 3]])
         model(input_ids=tokens, position_ids=positions, labels=labels, sequence_ids=ids)
         assert torch.equal(handle.terms.dropped, one)
+        for packed in ({"seq_idx": ids.int()}, {"cu_seq_lens_q": torch.tensor([0, 4, 8, 12], dtype=torch.int32)}):
+            model(input_ids=tokens, labels=labels, **packed)  # each sees what is before it
+            places = handle.terms.dropped.nonzero()[:, 1]
+            assert (len(places), len(set((places // 4).tolist()))) == (3, 1)
     assert one.nonzero()[:, 1].diff().eq(1).all()
+
+
+@pytest.mark.parametrize("positions", [torch.arange(9)[None], torch.tensor([[0, 1, 2, 0, 1, 2, 0, 1, 2]])])
+def test_positions_for_all_rows_at_once(positions):
+    model, inputs = build("llama").train(), batch("llama")
+    with errornorm.attach(model, errornorm.ent_fraction(0.4, unit="sequence")) as handle:
+        model(**inputs, position_ids=positions)
+        once = handle.terms.dropped
+        model(**inputs, position_ids=positions.repeat(3, 1))
+        assert torch.equal(handle.terms.dropped, once)
+        assert once.any()
+
+
+@pytest.mark.parametrize("level", ["hidden", "logits"])
+def test_a_model_that_is_all_frozen(level):
+    model, inputs = build("gpt2").requires_grad_(False).train(), batch("gpt2")
+    own = model(**inputs).loss
+    with errornorm.attach(model, errornorm.mle(), level=level):
+        torch.testing.assert_close(model(**inputs).loss, own)
+
+
+def test_logits_without_labels_before_the_first_batch():
+    """A loss of somebody's own comes first; a step that never has labels is told."""
+    model, inputs = build("gpt2").train(), batch("gpt2")
+    with errornorm.attach(model, errornorm.mle()):
+        model(input_ids=inputs["input_ids"]).logits.square().mean().backward()
+        with pytest.raises(RuntimeError, match="never ran"):
+            model(input_ids=inputs["input_ids"])
+        model(**inputs).loss.backward()
+        model(input_ids=inputs["input_ids"])
+
+
+def test_labels_stay_as_they_are():
+    entries = {"src_vocab_size": VOCAB, "tgt_vocab_size": VOCAB, "langs": ["en", "de"], "d_model": 16, "dropout": 0.0,
+               **{f"{side}_{name}": number for side in ("encoder", "decoder")
+                  for name, number in (("layers", 1), ("attention_heads", 2), ("ffn_dim", 32))}}  # fmt: skip
+    model, inputs = hf.FSMTForConditionalGeneration(hf.FSMTConfig(**entries)).train(), batch("bart")
+    labels = inputs["labels"].clone()
+    with errornorm.attach(model, errornorm.mle()) as handle:
+        model(**inputs)
+        assert torch.equal(inputs["labels"], labels)
+        assert handle.terms.num_tokens == (labels != -100).sum()
+
+
+def test_experts_whose_weight_has_another_name():
+    entries = {"vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 1, "num_key_value_heads": 1,
+               "aux_loss_coef": 0.5, "kv_channels": 8, "intermediate_size": 32, "num_local_experts": 2,
+               "num_experts_per_tok": 1, "max_position_embeddings": 32, "output_router_logits": True}  # fmt: skip
+    model, inputs = hf.JetMoeForCausalLM(hf.JetMoeConfig(**entries)).train(), batch("llama")
+    own = model(**inputs)
+    assert own.aux_loss > 0
+    with errornorm.attach(model, errornorm.mle()):
+        torch.testing.assert_close(model(**inputs).loss, own.loss)
+
+
+def test_experts_whose_loss_is_not_known_are_refused():
+    entries = {"vocab_size": VOCAB, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2,
+               "num_sparse_encoder_layers": 1, "num_decoder_layers": 2, "num_sparse_decoder_layers": 1,
+               "num_heads": 2, "num_experts": 2, "decoder_start_token_id": 0, "pad_token_id": 0}  # fmt: skip
+    model, inputs = hf.SwitchTransformersForConditionalGeneration(hf.SwitchTransformersConfig(**entries)), batch("t5")
+    with errornorm.attach(model.train(), errornorm.mle()):
+        model(**inputs)
+        with pytest.raises(ValueError, match="loss of its routers is not known here: leave out output_router_logits"):
+            model(**inputs, output_router_logits=True)
+
+
+def test_a_tuple_that_begins_with_a_loss_is_refused():
+    model, inputs = build("mixtral", router_aux_loss_coef=0.5).train(), batch("mixtral")
+    with (
+        errornorm.attach(model, errornorm.mle()),
+        pytest.raises(ValueError, match="returns a loss of its own first: leave out return_dict=False"),
+    ):
+        model(**inputs, return_dict=False)
 
 
 def test_experts_keep_their_auxiliary_loss():

@@ -502,3 +502,29 @@ def test_the_check_fails_with_autocast():
 def test_a_model_that_fills_gaps_is_refused():
     with pytest.raises(ValueError, match="BertForMaskedLM predicts masked tokens"):
         errornorm.attach(hf.BertForMaskedLM(hf.BertConfig(**TINY)), errornorm.mle())
+
+
+OFFSET = {  # takes labels that are shifted already
+    "BartForCausalLM": (hf.BartConfig, {"vocab_size": VOCAB, "d_model": 16, "decoder_layers": 1,
+                                        "decoder_attention_heads": 2, "decoder_ffn_dim": 32}),
+    "XLNetLMHeadModel": (hf.XLNetConfig, {"vocab_size": VOCAB, "d_model": 16, "n_layer": 1, "n_head": 2}),
+    "XLMWithLMHeadModel": (hf.XLMConfig, {"vocab_size": VOCAB, "emb_dim": 16, "n_layers": 1, "n_heads": 2}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OFFSET)
+def test_a_model_that_does_not_shift_labels_is_refused(name):
+    config, entries = OFFSET[name]
+    model = getattr(hf, name)(config(**entries))
+    with pytest.raises(ValueError, match=f"{name} takes labels that are shifted already, and attach shifts labels"):
+        errornorm.attach(model, errornorm.mle())
+
+
+def test_an_encoder_decoder_that_says_masked_is_taken():
+    """Its loss_type means that labels are not shifted, and its own rule makes decoder inputs."""
+    part = TINY | {"head_dim": 8, "num_key_value_heads": 2, "attn_implementation": "eager"}
+    config = hf.T5GemmaConfig(encoder=part, decoder=part, vocab_size=VOCAB, dropout_rate=0.0)
+    model, inputs = hf.T5GemmaForConditionalGeneration(config).train(), batch("t5")
+    own = model(**inputs).loss
+    errornorm.attach(model, errornorm.mle())
+    torch.testing.assert_close(model(**inputs).loss, own)

@@ -286,6 +286,22 @@ def test_gradient_keeps_its_digits_for_large_logits():
     assert (hidden.grad[..., :-1].double() - true).norm() <= 1.1 * rounded
 
 
+def test_logits_that_are_large_cost_no_digits():
+    p = problem(ignored=0)
+    logits = (F.linear(p.hidden, p.weight) + 1e4).float().requires_grad_()
+    RobustLoss(mle())(logits=logits, targets=p.targets).total.backward()
+    want = logits.detach().double().softmax(-1) - F.one_hot(p.targets, 301)
+    torch.testing.assert_close(logits.grad.double(), want, rtol=1e-5, atol=1e-9)
+
+
+def test_a_guess_that_is_nearly_right_is_put_right():
+    true = torch.ones(1, 100) + 1e-5 * (torch.arange(100) == 7)
+    scale, rest = speculate._explain(true, torch.full((1, 100), 0.5))
+    assert scale == 2
+    assert rest.nonzero().tolist() == [[0, 7]]
+    assert rest[0, 7] == pytest.approx(1e-5, rel=0.1)
+
+
 def test_a_length_that_no_chunk_divides_and_a_vocabulary_of_two():
     for num, vocab in ((1, 2), (513, 2), (1025, 3)):
         torch.manual_seed(0)

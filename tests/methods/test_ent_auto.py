@@ -188,6 +188,14 @@ def test_openings_of_ragged_and_packed_rows():
     assert layout.openings.tolist() == [0, 2, 3, 5]
 
 
+def test_sequences_of_any_number():
+    far = torch.iinfo(torch.int64)
+    layout = Layout(
+        row=torch.tensor([0, 0, 1, 1, 1]), ids=torch.tensor([far.min, far.max, far.min, 0, far.max]), num_tokens=5
+    )
+    assert layout.num_sequences == 5
+
+
 def test_a_flat_batch_does_not_say_where_a_sequence_opens():
     with pytest.raises(ValueError, match="works on whole sequences"):
         weigh("ent_auto", DISPUTED, AGREED)

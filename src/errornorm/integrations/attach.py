@@ -183,7 +183,7 @@ class Attachment:
         training = model.training and torch.is_grad_enabled()
         if training and kwargs.get("fused_lm_head"):
             raise RuntimeError(_refusal("TRL"))
-        if torch.is_grad_enabled() and self._watch.bypassed and not self._watch.batches:
+        if torch.is_grad_enabled() and self._watch.bypassed and not (training and kwargs.get("labels") is not None):
             self.require_called()
         if training:
             self._notice_step()
@@ -243,6 +243,8 @@ class Attachment:
         if job is None or outputs is None:  # forward raised
             return None
         logits = outputs["logits"] if hasattr(outputs, "keys") else outputs[0]
+        if logits.dim() < 2:
+            raise ValueError(f"{type(model).__name__} returns a loss of its own first: leave out return_dict=False")
         if not self.fused:
             self._compute(job, logits.shape[-2], logits=logits)
         elif job.hidden is None:
@@ -264,7 +266,8 @@ class Attachment:
         self._watch.warn_if_idle(terms, self.loss.objective.norm_threshold, self.loss.steps_taken)
         loss = job.loss(self._view.router_loss(outputs))
         self._watch.kept |= terms.num_kept > 0  # else its gradients are 0, as if they had been cleared
-        loss.register_hook(self._watch.on_backward)
+        if loss.requires_grad:  # not where everything is frozen
+            loss.register_hook(self._watch.on_backward)
         return with_loss(outputs, loss)
 
     def _find_head(self) -> None:

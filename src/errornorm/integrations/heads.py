@@ -6,6 +6,7 @@ true rows of logits are compared with ours: a head that is not what it seems is 
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,12 @@ from ..head import Head
 MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier")  # logits are multiplied by these
 DIVISORS = ("logits_scaling",)
 SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+ROUTER = ("router_aux_loss_coef", "aux_loss_coef")  # weights of the loss of a mixture of experts
 ROWS = "unpadded_vocab_size"  # of a weight that has more of them
 TOLERANCE = 1e-4  # of the logits, beside the rounding of their type
 PLAIN = nn.Linear.forward
+SHIFTS = {"loss_function", "shift_logits", "shift_labels"}  # names in the forward of a model that shifts labels itself
+SCORES = {"CrossEntropyLoss", "cross_entropy", "pred_layer"}  # and of one that computes a loss
 TENSORS = ("Tensor", "Parameter", "DTensor")  # DTensor: FSDP's, gathered before use
 HARMLESS = ("errornorm.", "trl.models.activation_offloading.")  # hooks from there leave the values alone
 PATCHES = {"liger": "Liger", "unsloth": "Unsloth", "trl": "TRL"}  # by the module that a patched forward comes from
@@ -122,8 +126,11 @@ class HeadView:
 
     def router_loss(self, outputs: Any) -> Tensor | None:
         """Mixture-of-experts models add a loss of their own to the likelihood; without labels they leave it to us."""
-        aux = outputs.get("aux_loss") if hasattr(outputs, "get") else None
-        weight = self._setting("router_aux_loss_coef")
+        found = dict(outputs) if hasattr(outputs, "keys") else {}
+        weight = next(filter(None, map(self._setting, ROUTER)), None)
+        if any(found.get(f"{side}_router_logits") is not None for side in ("encoder", "decoder")):
+            raise ValueError(f"{self.name}'s own loss of its routers is not known here: leave out output_router_logits")
+        aux = found.get("aux_loss")
         return aux * float(weight) if isinstance(aux, Tensor) and weight else None
 
 
@@ -182,11 +189,26 @@ def look_at(model: nn.Module) -> HeadView:
             f"{type(inner).__name__} has no output embedding (get_output_embeddings): attach needs a language model "
             "head; for a model of your own use RobustLoss"
         )
-    if getattr(inner, "loss_type", None) == "ForMaskedLM":
-        raise ValueError(f"{type(inner).__name__} predicts masked tokens, and attach shifts labels: use RobustLoss")
     config = inner.config
     text = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
-    return HeadView(inner, module, text, bool(getattr(config, "is_encoder_decoder", False)))
+    view = HeadView(inner, module, text, bool(getattr(config, "is_encoder_decoder", False)))
+    if not view.encoder_decoder and (how := _scores_in_place(inner)) is not None:
+        raise ValueError(f"{view.name} {how}, and attach shifts labels: use RobustLoss")
+    if view._setting("z_loss_coefficient"):
+        raise ValueError(f"{view.name} adds a loss by z_loss_coefficient, which is not known here: set it to 0")
+    return view
+
+
+def _scores_in_place(model: nn.Module) -> str | None:
+    """What a model does that compares each position with its own label, not with the next one."""
+    if getattr(model, "loss_type", None) == "ForMaskedLM":
+        return "predicts masked tokens"
+    forward = inspect.unwrap(type(model).forward)
+    names = {*forward.__code__.co_names, *forward.__code__.co_varnames} if inspect.isfunction(forward) else set()
+    # What others wrote may shift in its own way.
+    if forward.__module__.startswith("transformers.") and names & SCORES and not names & SHIFTS:
+        return "takes labels that are shifted already"
+    return None
 
 
 def _without_adapters(model: nn.Module) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +51,8 @@ class Job:
                 kwargs["decoder_input_ids"] = decoder_inputs(model, labels)
             targets = labels
         else:
-            positions = kwargs.get("position_ids")
-            if "sequence_ids" not in columns and isinstance(positions, Tensor) and positions.shape == labels.shape:
-                columns["sequence_ids"] = (positions == 0).cumsum(-1)  # packed: a sequence begins at position 0
+            if "sequence_ids" not in columns and (packed := _packed(kwargs, labels)) is not None:
+                columns["sequence_ids"] = packed
             targets = shifted if shifted is not None else F.pad(labels, (0, 1), value=IGNORED)[..., 1:]
             columns = {name: F.pad(column, (0, 1))[..., 1:] for name, column in columns.items()}
             if isinstance(sources, Tensor) and sources.shape == labels.shape:
@@ -71,18 +71,34 @@ class Job:
         return total / (count.to(total.device).clamp_min(1) if isinstance(count, Tensor) else max(1, count))
 
 
+def _packed(kwargs: dict[str, Any], labels: Tensor) -> Tensor | None:
+    """[B, T] the number of each position's sequence, in whatever way a batch says that its rows hold several."""
+    numbers, ends, places = (kwargs.get(name) for name in ("seq_idx", "cu_seq_lens_q", "position_ids"))
+    if isinstance(numbers, Tensor) and numbers.shape == labels.shape:
+        return numbers
+    if isinstance(ends, Tensor) and len(labels) == 1:
+        return torch.searchsorted(ends, torch.arange(labels.shape[-1], device=ends.device), right=True)[None]
+    if isinstance(places, Tensor) and places.shape in (labels.shape, labels[:1].shape):
+        return (places == 0).cumsum(-1).expand_as(labels)  # a sequence begins at position 0
+    return None
+
+
 def decoder_inputs(model: nn.Module, labels: Tensor) -> Tensor:
     """Labels shifted right, by the model's own rule."""
     config: Any = model.config
     start, pad = (getattr(config, name, None) for name in ("decoder_start_token_id", "pad_token_id"))
     own: Callable[..., Tensor] | None = getattr(model, "prepare_decoder_input_ids_from_labels", None)
     shift: Any = getattr(importlib.import_module(type(model).__module__), "shift_tokens_right", None)
+    if own is not None and (start is None or pad is None):  # it may know better
+        with suppress(Exception):
+            return own(labels=labels.clone())
     if start is None or pad is None or (own is None and shift is None):
         missing = "decoder_start_token_id" if start is None else "pad_token_id" if pad is None else "rule for them"
         raise ValueError(
             f"{type(model).__name__} cannot make decoder inputs of labels, it has no {missing}: set it, or pass "
             "decoder_input_ids with the batch"
         )
+    labels = labels.clone()  # some rules change them
     out = own(labels=labels) if own is not None else shift(labels, pad, start)
     assert isinstance(out, Tensor)
     return out

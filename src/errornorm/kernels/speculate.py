@@ -38,6 +38,9 @@ class Ranks(Protocol):
     def add(self, grad: Tensor) -> Tensor:
         """The sum of every rank's part of a gradient."""
 
+    def width(self, rows: int) -> int:
+        """Entries of the vocabulary to make room for, with so many here: ranks need chunks of one size."""
+
 
 class OneRank:
     def merge(self, partial: Partial) -> Partial:
@@ -45,6 +48,9 @@ class OneRank:
 
     def add(self, grad: Tensor) -> Tensor:
         return grad
+
+    def width(self, rows: int) -> int:
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ class Plan:
         return [name for name in self.names if name not in silent]
 
     def rows_per_chunk(self, weight: Tensor) -> int:
-        return min(self.stage.max_rows, max(MIN_ROWS, self.stage.buffer // max(1, len(weight))))
+        return min(self.stage.max_rows, max(MIN_ROWS, self.stage.buffer // max(1, self.ranks.width(len(weight)))))
 
 
 @dataclass(slots=True)

@@ -2,8 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
+from ..context import Context
 from ..objectives import Objective, method, require_share, reweight
 from ..starts import Start, delayed
+from ..stats import TokenStats
 
 
 @method
@@ -28,5 +33,10 @@ def tailr(gamma: float = 0.1, floor: float = 0.2, *, start: Start = 0) -> Object
     """
     require_share("gamma", gamma)
     require_share("floor", floor)
-    soft = reweight(lambda stats, now: (stats.p_target / (gamma + (1 - gamma) * stats.p_target)).clamp(floor, 1.0))
+
+    def weight(stats: TokenStats, now: Context) -> Tensor:
+        p = stats.p_target.clip(min=torch.finfo(stats.p_target.dtype).tiny)  # 0 / 0 is no weight
+        return (p / (gamma + (1 - gamma) * p)).clamp(floor, 1.0)
+
+    soft = reweight(weight)
     return delayed(replace(soft, weigh_smoothing=False), start)
