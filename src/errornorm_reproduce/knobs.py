@@ -10,7 +10,7 @@ from errornorm.tables import table
 
 from . import methods
 from .plan import BASELINE, LOWER, Found, Item
-from .render import FORMATS
+from .render import FORMATS, signed
 from .statistics import Numbers
 
 AUTO = methods.ENT_AUTO.name
@@ -53,7 +53,7 @@ class Line:
     @property
     def cells(self) -> tuple[str, ...]:
         form, per_cent = FORMATS.get(self.measure, ".1f"), "%" * (self.measure == PERPLEXITY)
-        gains = (f"{self.gain(than):+.1f}{per_cent}" for than in (self.base, self.best))
+        gains = (f"{signed(self.gain(than), '.1f')}{per_cent}" for than in (self.base, self.best))
         return (self.item, self.column, self.measure, str(self.seeds), f"{self.base:{form}}",
                 f"{self.best:{form}}, {self.of}", f"{self.ours:{form}}", *gains)  # fmt: skip
 

@@ -17,6 +17,12 @@ LEFT_OUT = "The remarks are left out; nothing was measured for"
 FORMATS = {"perplexity": ".2f", "nll": ".4f", "copies": ".0%", "copies_greedy": ".0%"}
 
 
+def signed(value: float, form: str) -> str:
+    """With its sign, which is + for what rounds to nothing."""
+    said = f"{value:+{form}}"
+    return said if float(said) else f"{0.0:+{form}}"
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a section is made from.
@@ -154,8 +160,13 @@ def directions(item: Item, ours: Entries) -> str:
                 continue
             theirs = number - base[column]
             p = "-" if pair.p is None else f"{pair.p:.3f}"
-            ours_too = f"{pair.theirs:{form}} → {pair.ours:{form}}", f"{pair.difference:+{form}}", str(pair.seeds), p
-            lines.append((name, column, f"{base[column]:g} → {number:g}", f"{theirs:+{form}}", *ours_too,
+            ours_too = (
+                f"{pair.theirs:{form}} → {pair.ours:{form}}",
+                signed(pair.difference, form),
+                str(pair.seeds),
+                p,
+            )
+            lines.append((name, column, f"{base[column]:g} → {number:g}", signed(theirs, form), *ours_too,
                           _agreement(theirs, pair)))  # fmt: skip
     header = ("method", "column", "paper: MLE → method", "paper", "ours: MLE → method", "ours", "seeds", "p")
     head = "Differences to MLE (p: paired bootstrap over test sentences and seeds):"

@@ -12,7 +12,7 @@ from errornorm_reproduce.items import ITEMS
 from errornorm_reproduce.items.table_untranslated import CHOICE
 from errornorm_reproduce.methods import ALL
 from errornorm_reproduce.plan import Plan
-from errornorm_reproduce.render import LEFT_OUT
+from errornorm_reproduce.render import LEFT_OUT, signed
 from errornorm_reproduce.scales import SCALES
 from errornorm_reproduce.statistics import Numbers, _Scores
 from errornorm_reproduce.store import Store
@@ -230,3 +230,7 @@ def test_a_chosen_setting_acts_from_the_step_of_its_corpus():
 def test_the_page_shows_marks_and_no_other_markup():
     shown = page.as_html("# Results\n\n<mark>a</mark> <mark><b>b</b></mark> <script>c</script> <b onclick=d>e</b>\n")
     assert "<mark>a</mark> <mark><b>b</b></mark> &lt;script&gt;c&lt;/script&gt; &lt;b onclick=d&gt;e" in shown
+
+
+def test_what_rounds_to_nothing_has_a_plus():
+    assert [signed(value, ".1f") for value in (-0.04, -0.06, 0.04)] == ["+0.0", "-0.1", "+0.0"]

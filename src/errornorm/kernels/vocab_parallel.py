@@ -63,9 +63,7 @@ def _check(head: Head, shard: VocabShard, device: torch.device) -> None:
     held[0] += _EMPTY * (not rows) + _BAD * (problem is not None)
     dist.all_reduce(held, group=shard.group)
     if held[0] >= _BAD:
-        raise FloatingPointError(
-            problem or "another rank's part of the head has NaN or Inf"
-        )
+        raise FloatingPointError(problem or "another rank's part of the head has NaN or Inf")
     if held[0] >= _EMPTY:
         raise ValueError(f"a rank holds no rows of the vocabulary of {shard.vocab}: use fewer ranks for it")
     if held.tolist() != sums(0, shard.vocab):
