@@ -5,10 +5,10 @@ PIP := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(PIP) --require-hashes --no-deps --requirement
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser demo check test test-slow bench site lock wheel oldest clean
+.PHONY: help setup browser demo check test test-slow bench site lock wheel oldest newest clean
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready ## Make .venv with the locked versions
 
@@ -68,21 +68,25 @@ wheel: setup ## Build the wheel, and use it in an environment of its own
 	build/wheel/bin/python $(PIP) --constraint build/versions.txt "$$(echo dist/*.whl)[train]"
 	build/wheel/bin/python scripts/try_wheel.py dist/*.whl
 
-# The oldest versions that pyproject.toml allows, of what the library itself imports. TORCH=torch==2.13.0 where there is no
-# build of the oldest torch without CUDA. Warnings are not errors here: they are about each other.
-TORCH ?= torch==2.6.0
-OLDEST_TESTS ?= tests/test_loss.py tests/data tests/evaluation tests/training/test_run.py \
+# The oldest versions that pyproject.toml allows, or the newest that there are, of what the library itself imports.
+# TORCH=torch==2.13.0 where there is no build of the oldest torch without CUDA. Warnings are not errors here: they are
+# about each other.
+VERSIONS_TESTS ?= tests/test_loss.py tests/data tests/evaluation tests/training/test_run.py \
   tests/training/test_corpora.py tests/integrations/test_trainer.py tests/scoring/test_run.py tests/security
-oldest: setup ## Test with the oldest versions that are allowed
-	rm -rf build/oldest
-	$(PYTHON) -m venv build/oldest
-	mkdir -p build && printf '%s\n' 'pytest>=8.3' 'pytest-timeout>=2.3' 'hypothesis>=6.100' > build/oldest.in
-	$(BIN)/uv pip compile --quiet pyproject.toml build/oldest.in --extra train --extra trl --extra lightning \
-	  --resolution lowest-direct --no-emit-package torch --no-annotate --output-file build/oldest.txt
-	build/oldest/bin/python $(PIP) '$(TORCH)'
-	$(BIN)/uv pip install --quiet --python build/oldest/bin/python --no-deps --requirement build/oldest.txt
-	build/oldest/bin/python $(PIP) --no-deps --editable .
-	build/oldest/bin/python -m pytest --quiet -W default $(if $(RECORD),--as-one oldest --record) $(OLDEST_TESTS)
+oldest: RESOLUTION := lowest-direct
+oldest: TORCH ?= torch==2.6.0
+newest: RESOLUTION := highest
+newest: TORCH ?= --constraint constraints.txt torch
+oldest newest: setup ## Test with the oldest, or the newest, versions that are allowed
+	rm -rf build/$@
+	$(PYTHON) -m venv build/$@
+	mkdir -p build && printf '%s\n' 'pytest>=8.3' 'pytest-timeout>=2.3' 'hypothesis>=6.100' > build/$@.in
+	$(BIN)/uv pip compile --quiet pyproject.toml build/$@.in --extra train --extra trl --extra lightning \
+	  --resolution $(RESOLUTION) --no-emit-package torch --no-annotate --output-file build/$@.txt
+	build/$@/bin/python $(PIP) $(TORCH)
+	$(BIN)/uv pip install --quiet --python build/$@/bin/python --no-deps --requirement build/$@.txt
+	build/$@/bin/python $(PIP) --no-deps --editable .
+	build/$@/bin/python -m pytest --quiet -W default $(if $(RECORD),--as-one $@ --record) $(VERSIONS_TESTS)
 
 clean: ## Remove .venv, caches and build output
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

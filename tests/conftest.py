@@ -16,7 +16,10 @@ from tests.offline import sitecustomize as offline
 torch.set_num_threads(1)  # the problems are tiny
 RECORDED = counts.Tally()
 BEGAN = time.monotonic()
-AS_ONE = {"oldest": "tests with the oldest versions that are allowed of what the library imports (`make oldest`)"}
+AS_ONE = {
+    "oldest": "tests with the oldest versions that are allowed of what the library imports (`make oldest`)",
+    "newest": "the same tests with the newest versions that there are (`make newest`)",
+}
 
 
 HALF = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); torch.nn.functional.linear(x, x)"

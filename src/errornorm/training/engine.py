@@ -34,6 +34,9 @@ except ImportError as error:
 
 Callback = TrainerCallback
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup", "inverse_sqrt": "inverse_sqrt"}
+RECOMPUTE = next(  # its name since Transformers 5.23, and before
+    name for name in ("activation_checkpointing", "gradient_checkpointing") if hasattr(TrainingArguments, name)
+)
 HIGHER_IS_BETTER = ("bleu", "chrf", "rouge1", "rouge2", "rougeLsum")
 
 
@@ -231,6 +234,7 @@ def arguments(config: TrainConfig, run: RunDir, seed: int) -> TrainingArguments:
     training, evaluation = config.training, config.evaluation
     every = bool(evaluation.every and config.data.valid)
     best = evaluation.best
+    recompute: Any = {RECOMPUTE: training.gradient_checkpointing}
     return TrainingArguments(
         output_dir=str(run.path),
         seed=seed,
@@ -246,7 +250,6 @@ def arguments(config: TrainConfig, run: RunDir, seed: int) -> TrainingArguments:
         max_grad_norm=training.clip,
         bf16=training.precision == "bfloat16",
         fp16=training.precision == "float16",
-        gradient_checkpointing=training.gradient_checkpointing,
         eval_strategy="steps" if every else "no",
         eval_steps=evaluation.every if every else None,
         metric_for_best_model=best if every else None,
@@ -264,6 +267,7 @@ def arguments(config: TrainConfig, run: RunDir, seed: int) -> TrainingArguments:
         ddp_find_unused_parameters=False,
         use_cpu=on_cpu(),
         dataloader_pin_memory=torch.cuda.is_available(),
+        **recompute,
     )
 
 
