@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .near import near
 from .reliability import reliability_section
 from .scale import corpus_section, growth_section, projection_section, ranks_section
-from .specs import near
 from .surface import METHODS
 from .tables import (
     bench_section,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import statistics
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from .evaluation import picture
 from .evaluation.groups import Difference, Group, alike, differing, grouped, obstacle
 from .evaluation.runs import MEASURES, Run, find
 from .evaluation.significance import Resampler, p_value
+from .near import near
 
 MAIN = ("bleu", "rougeLsum", "chrf", "perplexity", "nll", "copies")  # the first that was measured
 LOWER = ("nll", "perplexity", "copies")  # is better
@@ -147,7 +147,7 @@ def _main(groups: Sequence[Group], metric: str | None) -> str:
     if metric is None:
         return next(name for name in (*MAIN, *there) if name in there)
     if metric not in there:
-        raise ValueError(f"no run has the metric {metric!r}{_near(metric, there)}; there are {', '.join(there)}")
+        raise ValueError(f"no run has the metric {metric!r}{near(metric, there)}; there are {', '.join(there)}")
     return metric
 
 
@@ -156,7 +156,7 @@ def _missing(groups: Sequence[Group], baseline: str) -> list[str]:
     methods = list(dict.fromkeys(group.method for group in groups))
     if baseline in methods:
         return []
-    text = f"no run of the baseline {baseline!r}{_near(baseline, methods)}; there are {', '.join(methods)}"
+    text = f"no run of the baseline {baseline!r}{near(baseline, methods)}; there are {', '.join(methods)}"
     if baseline != "mle":  # then it was asked for
         raise ValueError(text)
     return [f"{text}: no differences"]
@@ -209,11 +209,6 @@ def _cell(group: Group, name: str) -> str:
         return "-"
     found, digits = group.measured[name], _digits(name)
     return f"{found.mean:{digits}} ± {'-' if found.sd is None else format(found.sd, digits)}"
-
-
-def _near(word: str, words: Sequence[str]) -> str:
-    found = difflib.get_close_matches(word, words, 1)
-    return f" (did you mean {found[0]}?)" if found else ""
 
 
 def _finite(value: Any) -> Any:

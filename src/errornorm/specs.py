@@ -6,13 +6,13 @@ The text is parsed and checked against the method's signature. Nothing in it is 
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import re
 import warnings
 from typing import Any
 
 from .methods import METHODS
+from .near import near
 from .objectives import Objective
 
 LONGEST = 1000
@@ -116,11 +116,6 @@ def _named(name: str, args: list[tuple[str | None, Argument]], text: str) -> dic
             raise ValueError(f"{_column(text, argument[0])}: {problem}")
         values[key] = argument
     return values
-
-
-def near(word: str, words: Any) -> str:
-    found = difflib.get_close_matches(word, list(words), 1)
-    return f" (did you mean {found[0]}?)" if found else ""
 
 
 def _shown(name: str) -> str:

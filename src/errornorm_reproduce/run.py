@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from errornorm import specs
 from errornorm.data.lines import DataError
+from errornorm.near import near
 from errornorm.training.run import is_main
 
 from . import choose, grid, methods, render
@@ -54,8 +54,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         if self.scale not in SCALES:
-            near = specs.near(self.scale, SCALES)
-            raise ValueError(f"unknown scale {self.scale!r}{near}; there are {', '.join(SCALES)}")
+            raise ValueError(f"unknown scale {self.scale!r}{near(self.scale, SCALES)}; there are {', '.join(SCALES)}")
 
     @property
     def store(self) -> Store:
@@ -66,7 +65,7 @@ class Asked:
         known = [family.name for family in (*methods.ALL, *extra)]
         for name in self.families:
             if name not in known:
-                raise ValueError(f"unknown method {name!r}{specs.near(name, known)}; there are {'; '.join(known)}")
+                raise ValueError(f"unknown method {name!r}{near(name, known)}; there are {'; '.join(known)}")
         return Plan(SCALES[self.scale], tuple(range(self.seeds)), self.families, extra)
 
 
@@ -89,7 +88,7 @@ class Reproduced:
 
 def item_of(name: str) -> Item:
     if name not in ITEMS:
-        raise ValueError(f"unknown item {name!r}{specs.near(name, ITEMS)}; there are {', '.join(ITEMS)}")
+        raise ValueError(f"unknown item {name!r}{near(name, ITEMS)}; there are {', '.join(ITEMS)}")
     return ITEMS[name]
 
 

@@ -20,10 +20,10 @@ from .._version import __version__
 from ..data.files import written
 from ..data.lines import DataError
 from ..data.visible import json_text
+from ..near import near
 from ..scoring.memory import scores_of
 from ..scoring.rank import parse
 from ..scoring.table import Scores
-from ..specs import near
 from .correlation import correlation
 from .groups import LENGTH, Grouping, check_field
 from .labels import Judge, find_kind

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..near import near
 from ..scoring.objects import fields_of
 from ..scoring.rank import lists
 from ..scoring.table import Scores
@@ -54,8 +55,6 @@ def check_field(scores: Scores, field: str) -> None:
             if len(names) < NAMED:
                 names.update(dict.fromkeys(_paths(fields)))
     there = f"there are {', '.join(list(names)[:NAMED])}" if names else "the records have no other fields than the text"
-    from ..specs import near  # it needs torch, and reading a table does not
-
     raise ValueError(f"{scores.folder}: no record has the field {field!r}{near(field, names)}; {there}")
 
 

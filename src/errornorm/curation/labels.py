@@ -19,10 +19,10 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from ..near import near
 from ..scoring.objects import fields_of
 from ..scoring.table import Scores
 from ..scoring.words import word_of
-from ..specs import near
 from .groups import MISSING, text_of, value_at
 
 Floats = NDArray[numpy.float64]

@@ -14,10 +14,10 @@ import numpy
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..near import near
 from ..scoring import rank
 from ..scoring.table import Scores
 from ..shares import share_of
-from ..specs import near
 from .groups import Grouping
 from .prune_edge import Edge, Floats, Mask, edge_of, edge_of_stream
 

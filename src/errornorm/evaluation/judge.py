@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..specs import near
+from ..near import near
 from . import metrics
 from .decode import generate
 from .encode import by_length, encode, pairs

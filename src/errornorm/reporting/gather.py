@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..curation.groups import LENGTH as BY_LENGTH
 from ..data.lines import DataError
+from ..near import near
 from ..scoring.objects import fields_of
 from ..scoring.rank import aggregate, lists
 from .grid import LOSS, NORM, RED, YELLOW, Counts, count, known, places
@@ -147,8 +148,6 @@ def gather(rows: Rows, group_by: str | None) -> Gathered:
     known = tally.tokens - tally.undefined
     tally.norm_mean, tally.loss_mean = tally.norm_mean / max(known, 1), tally.loss_mean / max(known, 1)
     if found.groupings.named is not None and tally.rows and not found.groupings.found:
-        from ..specs import near  # it needs torch, and reading a table does not
-
         name, there = found.groupings.named.name[:80], sorted(found.groupings.seen)
         raise ValueError(
             f"no record has a field {name!r}{near(name, there)}; there are: {', '.join(there[:12]) or 'none'}"

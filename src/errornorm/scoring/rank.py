@@ -13,6 +13,8 @@ import numpy
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..near import near
+
 Floats = NDArray[numpy.float64]
 SIGNS = {"nll": 1, "error_norm": 1, "entropy": 1, "p_target": -1, "margin": -1}  # -1: low values are suspicious
 AGGREGATES: dict[str, Callable[[Floats, NDArray[Any]], Floats]] = {
@@ -34,8 +36,6 @@ def parse(name: str) -> tuple[str, str]:
         return name, "mean"
     statistic, _, how = name.rpartition("_")
     if statistic not in SIGNS or how not in AGGREGATES:
-        from ..specs import near  # it needs torch, and reading a table does not
-
         raise ValueError(
             f"unknown score {name!r}{near(name, NAMES)}; there are {', '.join(SIGNS)}, each with "
             f"{', '.join('_' + how for how in AGGREGATES)}, above, and for prune random"

@@ -13,6 +13,7 @@ except ImportError as error:
     raise ImportError("training needs more packages: pip install errornorm[train]") from error
 
 from .. import specs
+from ..near import near
 from . import alike
 from .alike import WEIGHT
 from .presets import PRESETS, Kind, kind_of
@@ -136,7 +137,7 @@ class Model(Settings):
     @classmethod
     def _known(cls, name: str | None) -> str | None:
         if name is not None and name not in PRESETS:
-            raise ValueError(f"{name!r} is not one of {', '.join(PRESETS)}{specs.near(name, PRESETS)}")
+            raise ValueError(f"{name!r} is not one of {', '.join(PRESETS)}{near(name, PRESETS)}")
         return name
 
     @model_validator(mode="after")

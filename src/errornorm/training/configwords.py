@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from .. import specs
 from ..data.lines import Where
+from ..near import near
 from .config import Settings, Source, TrainConfig
 from .yamltree import Fault, Keys, Place, Tree, shown
 from .yamlwords import short
@@ -174,8 +174,8 @@ def _words(error: Mapping[str, Any], keys: Keys, place: Place | None) -> str:
         return str(context["problem"])
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
-        near = specs.near(value.lower(), choices) if isinstance(value, str) else ""
-        return f"{_value(value, place)} is not one of {', '.join(choices)}{near}{_nothing(value)}"
+        meant = near(value.lower(), choices) if isinstance(value, str) else ""
+        return f"{_value(value, place)} is not one of {', '.join(choices)}{meant}{_nothing(value)}"
     if kind in LIMITS:
         words, limit = LIMITS[kind]
         return f"must be {words} {str(context[limit]).removesuffix('.0')}, not {_value(value, place)}"

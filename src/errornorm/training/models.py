@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from .. import specs
 from ..data.lines import DataError
 from ..data.visible import visible
 from ..evaluation.decode import positions
+from ..near import near
 from .config import TrainConfig
 from .presets import PRESETS, Kind
 from .tokenizing import AGAIN, loading, place
@@ -100,7 +100,7 @@ def _scratch(config: TrainConfig, tokenizer: Any) -> Any:
     entries = dict(config.model.config or PRESETS[config.model.preset or "tiny"][config.kind])
     name = entries.pop("model_type")
     if name not in CONFIG_MAPPING:
-        raise ValueError(f"model.config: unknown model_type {name!r}{specs.near(name, CONFIG_MAPPING)}")
+        raise ValueError(f"model.config: unknown model_type {name!r}{near(name, CONFIG_MAPPING)}")
     default, auto = CONFIG_MAPPING[name](), _auto(config.kind)
     able = type(default) in auto._model_mapping and hasattr(default, "vocab_size")
     if not able or default.is_encoder_decoder != (config.kind == "seq2seq"):
@@ -145,7 +145,7 @@ def _check_keys(about: Any, entries: dict[str, Any]) -> None:
     known = {*about.to_dict(), *about.attribute_map}
     for key in entries:
         if key not in known:
-            raise ValueError(f"model: a {about.model_type} configuration has no {key!r}{specs.near(key, known)}")
+            raise ValueError(f"model: a {about.model_type} configuration has no {key!r}{near(key, known)}")
 
 
 def _auto(kind: Kind) -> Any:

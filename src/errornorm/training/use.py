@@ -15,7 +15,7 @@ from ..data.files import Quarantine
 from ..data.lines import DataError, Problem, lines_of, read_lines
 from ..evaluation import decode
 from ..evaluation.judge import BY_TASK, Question, Verdict, judge
-from ..specs import near
+from ..near import near
 from . import corpora, models, tokenizing
 from .config import Source
 from .presets import kind_of
