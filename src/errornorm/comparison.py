@@ -12,12 +12,11 @@ from typing import Any
 from .data.lines import DataError
 from .evaluation import picture
 from .evaluation.groups import Difference, Group, alike, differing, grouped, obstacle
-from .evaluation.runs import MEASURES, Run, find
+from .evaluation.runs import LOWER, MEASURES, Run, find
 from .evaluation.significance import Resampler, p_value
 from .near import near
 
 MAIN = ("bleu", "rougeLsum", "chrf", "perplexity", "nll", "copies")  # the first that was measured
-LOWER = ("nll", "perplexity", "copies")  # is better
 DIGITS = {"nll": ".4f", "copies": ".1%"}  # of the others, .2f
 
 

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from errornorm.evaluation.runs import LOWER
+
 from .cells import Cell
 from .methods import Family
-from .plan import LOWER, Condition, Plan
+from .plan import Condition, Plan
 from .store import Store
 
 ITEM = "choice"

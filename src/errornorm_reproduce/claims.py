@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .plan import LOWER, Claim, Found, Item
+from errornorm.evaluation.runs import LOWER
+
+from .plan import Claim, Found, Item
 from .statistics import Numbers, Pair
 
 HELD, FAILED, CHANCE = "held", "did not hold", "within chance"

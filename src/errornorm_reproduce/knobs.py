@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from errornorm.evaluation.runs import LOWER
 from errornorm.tables import table
 
 from . import methods
-from .plan import BASELINE, LOWER, Found, Item
+from .plan import BASELINE, Found, Item
 from .render import FORMATS, signed
 from .statistics import Numbers
 

@@ -15,7 +15,6 @@ from .store import Row
 Found = Sequence[tuple[Cell, Row]]
 Numbers = Mapping[str, Mapping[str, float]]  # row -> column -> number
 BASELINE = methods.MLE.name
-LOWER = ("perplexity", "nll", "copies")  # is better
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from ..data.lines import DataError, Problem, Where, read_lines
 
 MEASURES = ("bleu", "chrf", "rouge1", "rouge2", "rougeLsum", "copies", "perplexity", "nll")
+LOWER = ("copies", "perplexity", "nll")  # is better
 SPLITS = ("test", "valid", None)  # None: nothing was evaluated
 EVALUATION, MANIFEST, METRICS = "evaluation.json", "manifest.json", "metrics.jsonl"
 

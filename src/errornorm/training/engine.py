@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..evaluation.judge import BY_TASK, Question, judge
+from ..evaluation.runs import LOWER
 from ..integrations.attach import Attachment
 from ..integrations.telemetry import PREFIX
 from . import checkpoints
@@ -37,7 +38,6 @@ SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_
 RECOMPUTE = next(  # its name since Transformers 5.23, and before
     name for name in ("activation_checkpointing", "gradient_checkpointing") if hasattr(TrainingArguments, name)
 )
-HIGHER_IS_BETTER = ("bleu", "chrf", "rouge1", "rouge2", "rougeLsum")
 
 
 class RunTrainer(Trainer):
@@ -253,7 +253,7 @@ def arguments(config: TrainConfig, run: RunDir, seed: int) -> TrainingArguments:
         eval_strategy="steps" if every else "no",
         eval_steps=evaluation.every if every else None,
         metric_for_best_model=best if every else None,
-        greater_is_better=best in HIGHER_IS_BETTER if every and best else None,
+        greater_is_better=best not in LOWER if every and best else None,
         save_strategy="steps",
         save_steps=config.checkpoints.every,
         logging_strategy="steps",
