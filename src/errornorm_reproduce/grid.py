@@ -130,7 +130,7 @@ def _done(cell: Cell, store: Store, place: work.Place, method_file: Path | None)
         if main:
             store.failure(cell).unlink(missing_ok=True)
         told(None)  # no rank takes an old failure for one of now
-        again = (place.folder(cell) / "run" / "manifest.json").is_file()
+        again = place.run(cell).manifest.is_file()
         began = time.monotonic()
         found = work.DOES[cell.do](cell, place)
         if main:

@@ -46,6 +46,9 @@ class Place:
     def folder(self, cell: Cell) -> Path:
         return self.work / "cells" / cell.hash
 
+    def run(self, cell: Cell) -> RunDir:
+        return RunDir(self.folder(cell) / "run")
+
     def lock(self, cell: Cell) -> FileLock:
         self.folder(cell).mkdir(parents=True, exist_ok=True)
         return FileLock(self.folder(cell) / LOCK, thread_local=False)
@@ -62,7 +65,7 @@ def configured(cell: Cell, place: Place, learnt: Parts | None = None) -> TrainCo
     return TrainConfig.model_validate(
         {
             "task": asked["task"],
-            "output": place.folder(cell) / "run",
+            "output": place.run(cell).path,
             "objective": cell.objective,
             "seeds": [cell.seed],
             "data": {
@@ -94,7 +97,7 @@ def trained(cell: Cell, place: Place, learnt: Parts | None = None) -> dict[str, 
     rows = [row for row in read_rows(run.metrics) if row["split"] == "train"]
     every = max(1, -(-len(rows) // POINTS))
     if "pretrain" in cell.told:
-        found["before"] = measures.stated(RunDir(place.folder(before(cell)) / "run"))
+        found["before"] = measures.stated(place.run(before(cell)))
     found["curve"] = [[_short(row.get(name)) for name in COLUMNS] for row in rows[::every]]
     for folder in (run.checkpoints, run.data):  # the model stays: other cells may score with it
         shutil.rmtree(folder, ignore_errors=True)
@@ -126,7 +129,7 @@ def before(cell: Cell) -> Cell:
 
 def finished(base: Cell, place: Place) -> RunDir:
     """The run of a cell that another one builds on; it is done now if it was not."""
-    run = RunDir(place.folder(base) / "run")
+    run = place.run(base)
     with _alone(base, place):
         if told(not run.evaluation.is_file()):
             trained(base, place)

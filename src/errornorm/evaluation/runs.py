@@ -14,7 +14,7 @@ from ..data.lines import DataError, Problem, Where, read_lines
 MEASURES = ("bleu", "chrf", "rouge1", "rouge2", "rougeLsum", "copies", "perplexity", "nll")
 LOWER = ("copies", "perplexity", "nll")  # is better
 SPLITS = ("test", "valid", None)  # None: nothing was evaluated
-EVALUATION, MANIFEST, METRICS = "evaluation.json", "manifest.json", "metrics.jsonl"
+EVALUATION, MANIFEST, METRICS, OUTPUTS = "evaluation.json", "manifest.json", "metrics.jsonl", "outputs-{}.jsonl"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Run:
         split = self.evaluation.get("split", "test")
         if split not in SPLITS:  # it becomes the name of a file
             raise DataError(f"{self.folder / EVALUATION}: split is {split!r}, not {' or '.join(SPLITS[:2])}")
-        path = self.folder / f"outputs-{split}.jsonl"
+        path = self.folder / OUTPUTS.format(split)
         if not path.exists():
             return None
         sides: tuple[list[str], list[str], list[str]] = ([], [], [])

@@ -16,6 +16,7 @@ from typing import Any
 
 from .._version import __version__
 from ..data.files import written
+from ..evaluation.runs import EVALUATION, MANIFEST, METRICS, OUTPUTS
 from . import rows
 from .checkpoints import sweep
 from .disk import sync
@@ -46,11 +47,11 @@ class RunDir:
 
     @property
     def manifest(self) -> Path:
-        return self.path / "manifest.json"
+        return self.path / MANIFEST
 
     @property
     def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
+        return self.path / METRICS
 
     @property
     def timing(self) -> Path:
@@ -69,11 +70,11 @@ class RunDir:
         return self.path / "model"
 
     def outputs(self, split: str) -> Path:
-        return self.path / f"outputs-{split}.jsonl"
+        return self.path / OUTPUTS.format(split)
 
     @property
     def evaluation(self) -> Path:
-        return self.path / "evaluation.json"
+        return self.path / EVALUATION
 
     @property
     def curves(self) -> Path:
