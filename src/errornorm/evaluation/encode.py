@@ -48,6 +48,13 @@ def padded(rows: Sequence[Any], value: int, *, left: bool = False) -> tuple[Tens
     return tokens, mask
 
 
+def letters_from(text: str, start: int, end: int) -> int:
+    """Where the letters of a token begin: behind the white space before them, unless that is all there is."""
+    while start < end - 1 and text[start].isspace():
+        start += 1
+    return start
+
+
 def by_length(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Indexes in batches: items times the largest is within the budget, or the batch is one item.
 

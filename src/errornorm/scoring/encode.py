@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..evaluation.encode import IGNORED, encode, padded
+from ..evaluation.encode import IGNORED, encode, letters_from, padded
 
 Place = tuple[int, int]
 
@@ -124,13 +124,7 @@ class Encoder:
 
 
 def _trimmed(places: list[Place], text: str) -> list[Place]:
-    """Without the white space at a token's beginning, unless it is all there is."""
-    out = []
-    for start, end in places:
-        while start < end - 1 and text[start].isspace():
-            start += 1
-        out.append((start, end))
-    return out
+    return [(letters_from(text, start, end), end) for start, end in places]
 
 
 def windows(row: Encoded, length: int) -> Iterator[Encoded]:

@@ -14,6 +14,7 @@ import numpy
 
 from ..data.lines import Problem
 from ..data.records import Record
+from ..evaluation.encode import letters_from
 
 Spans = list[tuple[int, int, float]]
 LARGEST = float(numpy.finfo(numpy.float32).max)
@@ -73,8 +74,6 @@ def of_tokens(
         for start, end, weight in spans[i]:
             letters[start:end] = weight
         for place, (start, end) in enumerate(places):
-            while start < end - 1 and texts[i][start].isspace():
-                start += 1
             if start < end:
-                found[i][place] = letters[start:end].mean()
+                found[i][place] = letters[letters_from(texts[i], start, end) : end].mean()
     return found
