@@ -110,7 +110,7 @@ def _object(line: Line) -> Record | Problem:
         return bad(f"not JSON: {error}".partition(";")[0])
     if not isinstance(value, dict):
         return bad(f"a JSON {type(value).__name__}, not an object")
-    if line.text.count("[") + line.text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+    if too_deep(line.text, value):
         return bad("JSON that is nested too deeply")
     if twice:
         return bad(f"the key {twice[0]!r} stands there twice")
@@ -125,6 +125,11 @@ def _twice(names: Iterable[str]) -> str | None:
             return name
         seen.add(name)
     return None
+
+
+def too_deep(text: str, value: Any) -> bool:
+    """Whether what was read from a JSON text has more than `DEEPEST` objects and lists inside each other."""
+    return text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST
 
 
 def _depth(value: Any) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..data.lines import DataError
-from ..data.records import DEEPEST
+from ..data.records import too_deep
 
 AGAIN = "score the corpus again"
 _PART = b"part"  # entry of a batch's metadata: the file it is from
@@ -27,19 +27,13 @@ def read_object(text: str | bytes, where: Path | str, remedy: str = AGAIN) -> di
         found = json.loads(text)
         if not isinstance(found, dict):
             raise ValueError(f"a JSON {type(found).__name__}, not an object")
-        if text.count("[") + text.count("{") > DEEPEST and _deeper(found, DEEPEST):
+        if too_deep(text, found):
             raise RecursionError
     except RecursionError as error:
         raise DataError(f"{where}: damaged (JSON that is nested too deeply); {remedy}") from error
     except ValueError as error:
         raise DataError(f"{where}: damaged ({error}); {remedy}") from error
     return found
-
-
-def _deeper(value: Any, levels: int) -> bool:
-    """Whether there are more objects and lists inside each other."""
-    inner = value.values() if isinstance(value, dict) else value
-    return not levels or any(_deeper(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
 def from_part(rows: pa.RecordBatch, part: Path) -> pa.RecordBatch:
