@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from ..evaluation.picture import COLOURS, FAINT, GREY, STYLE, save, titled
+from ..evaluation.picture import COLOURS, FAINT, GREY, panels, save, titled
 from .separation import overlap
 
 CLEAN, NOISY = COLOURS[0], COLOURS[1]
@@ -17,19 +17,10 @@ TITLES = {"nll": "Loss", "error_norm": "Error norm", "nll_mean": "Mean loss", "e
 
 def draw_histograms(histograms: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Write a PNG; the area that both have in common is shaded."""
-    try:
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("the picture needs matplotlib: pip install errornorm[plot]") from error
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.2 * len(histograms) + 0.4, 3.4), layout="constrained", facecolor="white")
-        FigureCanvasAgg(figure)
-        panels = figure.subplots(1, len(histograms), squeeze=False)[0]
-        for axes, (name, found) in zip(panels, histograms.items(), strict=True):
+    with panels(len(histograms), 5.2 * len(histograms) + 0.4, 3.4) as (figure, row):
+        for axes, (name, found) in zip(row, histograms.items(), strict=True):
             _panel(axes, name, found)
-        panels[0].legend(frameon=False, loc="upper right")
+        row[0].legend(frameon=False, loc="upper right")
         save(figure, path)
 
 

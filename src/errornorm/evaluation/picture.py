@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,23 +51,28 @@ def draw(series: Sequence[Series], path: Path, curves: str, bars: str) -> None:
         curves: What the curves show.
         bars: What the bars show.
     """
+    bands = [one.band() for one in series]
+    count = 2 if any(bands) else 1
+    with panels(count, 5.6 * count + 0.6, max(3.4, 0.52 * len(series) + 1.2)) as (figure, axes):
+        _draw_bars(axes[-1], series, bars)
+        if count == 2:
+            _draw_curves(axes[0], series, bands, curves)
+        save(figure, path)
+
+
+@contextmanager
+def panels(count: int, width: float, height: float) -> Iterator[tuple[Any, list[Any]]]:
+    """A figure in this style, and so many panels side by side in it."""
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("the picture needs matplotlib: pip install errornorm[plot]") from error
-    bands = [one.band() for one in series]
-    panels = 2 if any(bands) else 1
     with matplotlib.rc_context(STYLE):
-        size = (5.6 * panels + 0.6, max(3.4, 0.52 * len(series) + 1.2))
-        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
         FigureCanvasAgg(figure)
-        axes = list(figure.subplots(1, panels, squeeze=False)[0])
-        _draw_bars(axes[-1], series, bars)
-        if panels == 2:
-            _draw_curves(axes[0], series, bands, curves)
-        save(figure, path)
+        yield figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
 def _styles(series: Sequence[Series]) -> list[tuple[str, Any, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from ..evaluation.picture import FAINT, GREY, INK, STYLE, save
+from ..evaluation.picture import GREY, panels, save, titled
 from .gather import Tally
 from .grid import LOSS, NORM, RED, YELLOW, above
 
@@ -47,18 +47,11 @@ def _shares(tally: Tally) -> str:
 
 def _draw(path: Path, counts: Any, edges: Any, merge: int, name: str, below: str) -> None:
     """Bars in three colours, one on another; `merge` bins are one bar."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     merged = _bars(counts, merge)
     heights, ticks, labels = _heights(merged)
     width = merge * (edges[1] - edges[0])
     left = width * numpy.arange(merged.shape[1])
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 3.6), layout="constrained", facecolor="white")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots()
+    with panels(1, 7.2, 3.6) as (figure, (axes,)):
         bottom = numpy.zeros(len(left))
         for part, colour in zip(heights, (PLAIN, YELLOW_FILL, RED_FILL), strict=True):
             axes.bar(left, part, width * 0.92, bottom, align="edge", color=colour, linewidth=0)
@@ -68,9 +61,7 @@ def _draw(path: Path, counts: Any, edges: Any, merge: int, name: str, below: str
         axes.set_yticks(ticks, labels)
         axes.grid(axis="y", color=GREY, alpha=0.5, linewidth=0.6)
         axes.set_axisbelow(True)
-        axes.set_title(f"{name}\n", loc="left", weight="bold", fontsize=10.5, color=INK)
-        axes.annotate(below, (0, 1), xycoords="axes fraction", xytext=(0, 10), textcoords="offset points",
-                      color=FAINT, va="bottom")  # fmt: skip
+        titled(axes, name, below)
         save(figure, path, dpi=130)
 
 
