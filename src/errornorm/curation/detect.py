@@ -23,7 +23,7 @@ from ..data.visible import json_text
 from ..near import near
 from ..scoring.memory import scores_of
 from ..scoring.rank import parse
-from ..scoring.table import Scores
+from ..scoring.table import ORIGIN, Scores
 from .correlation import correlation
 from .groups import LENGTH, Grouping, check_field
 from .labels import Judge, find_kind
@@ -35,7 +35,6 @@ Ints = NDArray[numpy.int64]
 MEASURES = ("auroc", "average_precision", "overlap", "correlation")
 MOST_GROUPS = 200
 SHOWN = ("nll", "error_norm")  # in the figure
-DESCRIBED = ("errornorm", "command", "model", "corpus", "settings")  # of the table
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def detect(
     settings = {
         "labels": labels, "kind": judge.kind, "positive": None if positive is None else sorted(positive),
         "level": level, "group_by": group_by, "resample_by": resample_by, "bootstrap": bootstrap, "seed": seed,
-        "bins": BARS, "scores": {name: scores.meta.get(name) for name in DESCRIBED},
+        "bins": BARS, "scores": {name: scores.meta.get(name) for name in ORIGIN},
     }  # fmt: skip
     first = next(level for level, units in found.units.items() if len(units))  # all tokens may be between words
     return Detection(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from .._version import __version__
 from ..scoring.memory import scores_of
 from ..scoring.rank import column_of, lists, of_texts
-from ..scoring.table import CUTOFF
+from ..scoring.table import CUTOFF, ORIGIN
 from . import advice, noise_rate
 from .groups import LENGTH, Grouping, check_field
 from .noise_rate import Noise
@@ -85,7 +85,7 @@ def summarize(scores: Any, *, group_by: str | None = None, by: Sequence[str] = B
     settings = {
         "group_by": group_by, "by": by, "seed": seed, "cutoff": cutoff,
         "intervals": "95 %, over texts: t for means, the spread about the ratio for shares of tokens",
-        "scores": {name: scores.meta.get(name) for name in ("errornorm", "command", "model", "corpus", "settings")},
+        "scores": {name: scores.meta.get(name) for name in ORIGIN},
     }  # fmt: skip
     groups.sort(key=lambda row: _order(row, by[0]))
     advised = advice.advise(noise).about(scores.meta.get("corpus") or {})

@@ -43,6 +43,7 @@ META, QUARANTINE, PART = "meta.json", "quarantine.jsonl", "part-{:05d}.parquet"
 VERSION = 1  # of the schema
 ROWS = 4096  # that are read at a time
 CUTOFF = 1.1  # of error norms, if no other is given
+ORIGIN = ("errornorm", "command", "model", "corpus", "settings")  # of the meta data, for what is made from a table
 _INTS, _FLOATS = pa.list_(pa.int32()), pa.list_(pa.float32())
 ALTERNATIVE = pa.struct([("token", pa.int32()), ("rank", pa.int32()), ("texts", pa.list_(pa.string())), ("p", _FLOATS)])
 SCHEMA = pa.schema(
