@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..evaluation.decode import positions
-from ..training.use import Saved, load
+from ..training.use import Saved, load, model_in
 from .corpus import file_digest
 from .parts import Scorer, Settings
 
@@ -69,8 +69,7 @@ class Judge:
         return Scorer(saved.model, saved.tokenizer, settings, length, saved.before(self.to))
 
     def about(self, saved: Saved) -> dict[str, Any]:
-        place = Path(self.folder)
-        place = place / "model" if (place / "model" / "config.json").is_file() else place
+        place = model_in(Path(self.folder))
         files = sorted({path for pattern in WEIGHTS for path in place.glob(pattern) if path.is_file()})
         return {
             "path": self.folder,

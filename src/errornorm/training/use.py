@@ -57,7 +57,7 @@ def load(folder: Path | str, task: str | None = None) -> Saved:
     if task not in (None, *BY_TASK):
         raise ValueError(f"unknown task {task!r}{near(str(task), BY_TASK)}; there are {', '.join(BY_TASK)}")
     models.quiet()
-    place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
+    place = model_in(folder)
     if not (place / "config.json").is_file():
         raise DataError(f"{folder}: no model there: {_why(folder)}")
     try:
@@ -78,6 +78,11 @@ def load(folder: Path | str, task: str | None = None) -> Saved:
             f"{place}: the tokenizer has a token {last}, and the model only {rows}: they do not belong together"
         )
     return Saved(model, tokenizer, **use)
+
+
+def model_in(folder: Path) -> Path:
+    """The model's own folder: that of a run directory, or the folder itself."""
+    return folder / "model" if (folder / "model" / "config.json").is_file() else folder
 
 
 def _refuse_odd(about: Any, use: Any) -> None:
