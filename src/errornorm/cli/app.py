@@ -16,6 +16,7 @@ import typer
 
 from .._version import __version__
 from ..allocators import refused
+from ..data.files import LIMITS
 from ..data.visible import plain
 from ..training.stops import at_once
 from .printing import Said, example, out, say, verbatim
@@ -31,7 +32,7 @@ EXITS = {
     130: "stopped by Ctrl-C",
     143: "stopped by SIGTERM",
 }
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE}
+SCARCE = LIMITS | {errno.EMFILE, errno.ENFILE}  # errors of a machine that has no more
 
 # Typer's own copy of click, or click itself, whichever this version stands on.
 UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])
@@ -122,7 +123,7 @@ def explain(error: Exception) -> tuple[int, str]:
         where = f"{error.strerror or text}: {error.filename or 'a file'}"
         if error.errno == errno.EBUSY:
             return 5, error.strerror or text
-        if error.errno in FULL:
+        if error.errno in SCARCE:
             return 5, f"{where}: make room, or choose another place"
         return 3, f"{where}: check the path and your permissions"
     if isinstance(error, (json.JSONDecodeError, UnicodeError)):

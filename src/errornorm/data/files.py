@@ -17,7 +17,8 @@ from .lines import NOT_UNPACKED, PACKED, DataError, Problem
 from .noise import BILINGUAL, check, corrupt
 from .records import Corpus, Record, finite
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no more can be written; such an error does not say where
+FULL = {errno.ENOSPC, errno.EDQUOT}
+LIMITS = FULL | {errno.EFBIG}  # no more can be written; such an error does not say where
 
 
 @dataclass(slots=True)
@@ -113,7 +114,7 @@ def written_bytes(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        if error.filename is None and error.errno in FULL:
+        if error.filename is None and error.errno in LIMITS:
             error.filename = str(path)
         raise
     finally:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-FULL = {errno.ENOSPC, errno.EDQUOT}
-LIMITS = FULL | {errno.EFBIG}
+from ..data.files import FULL, LIMITS
+
 OTHER = {errno.EIO, errno.ESTALE, errno.EROFS, errno.EFBIG, errno.EBADF}  # why else a write fails
 
 _SAID = re.compile(
