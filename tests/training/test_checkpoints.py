@@ -16,7 +16,8 @@ from contextlib import nullcontext
 import pytest
 
 from errornorm.training import checkpoints, disk
-from errornorm.training.checkpoints import SUMS, disk_full, name, newest, publish, room_for, rotate, staging, verify
+from errornorm.training.checkpoints import SUMS, name, newest, publish, rotate, staging, verify
+from errornorm.training.disk import disk_full, room_for
 
 HOST = platform.node()
 

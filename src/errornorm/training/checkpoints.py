@@ -24,8 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from ..data.files import real, written
-from .disk import disk_full as disk_full
-from .disk import room_for as room_for
 from .disk import sync
 
 LOG = logging.getLogger("errornorm")

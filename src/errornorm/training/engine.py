@@ -21,6 +21,7 @@ from ..integrations.telemetry import PREFIX
 from . import checkpoints
 from .batches import Plan
 from .config import TrainConfig
+from .disk import room_for
 from .pickles import loading_checkpoint
 from .prepare import Prepared
 from .rundir import RunDir
@@ -125,7 +126,7 @@ class RunTrainer(Trainer):
             self._require_finite()
             self.run.sync_rows()
         with staged(self.run, self.run.checkpoints / checkpoints.name(step)) as stage:
-            with together(), checkpoints.room_for(self.run.path), self._staging(stage):
+            with together(), room_for(self.run.path), self._staging(stage):
                 super()._save_checkpoint(model, trial)
             if self.run.main:
                 # The Trainer adds a folder of its own: its content is the checkpoint.
@@ -154,7 +155,7 @@ class RunTrainer(Trainer):
             super()._load_rng_state(checkpoint)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        with together(), checkpoints.room_for(self.run.path):  # the Trainer's ranks wait for each other behind it
+        with together(), room_for(self.run.path):  # the Trainer's ranks wait for each other behind it
             if self.is_fsdp_enabled and not _internal_call:
                 # By default the Trainer has shards only in its checkpoints, and no model at all.
                 weights = self.accelerator.get_state_dict(self.model)

@@ -20,6 +20,7 @@ from ..data.lines import DataError
 from ..integrations.trainer import robust
 from . import checkpoints, configfile, models, prepare
 from .config import TrainConfig
+from .disk import room_for
 from .engine import Journal, RunTrainer, Stopper, measures, question
 from .finish import finish
 from .pickles import refuse_code, require_state
@@ -116,16 +117,16 @@ def _one(
             progress.say(f"{run.path} is done")
             return done
     with at_once():
-        with together(), checkpoints.room_for(run.path):
+        with together(), room_for(run.path):
             run.write_text(run.config, configfile.dump(config))
         with _undone(run):
             prepared = _prepared(config, run, progress)
             with progress.doing("building the model"):
                 model = models.build(config, prepared.tokenizer, seed)
         about = _about(config, prepared, model, seed, command)
-        with together(), checkpoints.room_for(run.path):
+        with together(), room_for(run.path):
             run.write_json(run.manifest, about)
-    with Stops(largest, progress.say) as stops, checkpoints.room_for(run.path):
+    with Stops(largest, progress.say) as stops, room_for(run.path):
         trainer = _trained(config, prepared, run, model, seed, progress, stops)
         return finish(config, prepared, run, trainer, about, progress, stops)
 
@@ -166,7 +167,7 @@ def _about(config: TrainConfig, prepared: Prepared, model: Any, seed: int, comma
 
 
 def _prepared(config: TrainConfig, run: RunDir, progress: Progress) -> Prepared:
-    with together(), checkpoints.room_for(run.path):
+    with together(), room_for(run.path):
         if run.main and checkpoints.verify(run.data) is not None:
             with progress.doing("reading the corpus") as tell, checkpoints.staging(run.data) as stage:
                 prepare.prepare(config, stage, tell)

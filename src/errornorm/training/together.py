@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from . import checkpoints
+from .disk import room_for
 from .rundir import RunDir
 
 T = TypeVar("T")
@@ -83,13 +84,13 @@ def largest(number: int) -> int:
 def staged(run: RunDir, final: Path) -> Iterator[Path]:
     """A stage that all ranks may write into; it becomes `final` when all have."""
     with ExitStack() as stack:
-        with together(), checkpoints.room_for(run.path):
+        with together(), room_for(run.path):
             mine = stack.enter_context(checkpoints.staging(final)) if run.main else None
         stage = told(mine)
         assert stage is not None
-        with together(), checkpoints.room_for(run.path):
+        with together(), room_for(run.path):
             yield stage
-        with together(), checkpoints.room_for(run.path):
+        with together(), room_for(run.path):
             stack.close()
 
 
