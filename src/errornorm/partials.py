@@ -98,9 +98,6 @@ class Slope(NamedTuple):
         """Likelihood alone: dz is a multiple of p off the target."""
         return not (self.square.any() or self.log.any())
 
-    def take(self, rows: Tensor) -> Slope:
-        return Slope(*(column[rows] for column in self))
-
 
 def slope(stats: TokenStats, grad: TokenStats) -> Slope:
     present = grad.columns()

@@ -240,13 +240,6 @@ class Caption:
             ends = {end + len(phrase) + 1 for end in ends for phrase in slot if text.startswith(phrase + " ", end)}
         return len(text) in ends
 
-    @property
-    def num_translations(self) -> int:
-        num = 1
-        for slot in self._slots:
-            num *= len(slot)
-        return num
-
 
 def _elided_while(word: str, following: str) -> str:
     head, _, que = word.rpartition(" ")
