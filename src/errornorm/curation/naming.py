@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from ..data.lines import PACKED
+
 ENDINGS = {"tsv": ".tsv", "text": ".txt", "parquet": ".parquet"}  # of all other forms: .jsonl
 
 
@@ -22,7 +24,7 @@ def output_options(corpus: Mapping[str, Any]) -> str:
     if not corpus.get("pair"):
         return f"-o clean{ENDINGS.get(form, '.jsonl')}"
     sides = [PurePath(str(corpus.get(side) or "")) for side in ("path", "pair")]
-    first, second = (PurePath(side.stem).suffix if side.suffix in (".gz", ".zst", ".zstd") else side.suffix
+    first, second = (PurePath(side.stem).suffix if side.suffix in PACKED else side.suffix
                      for side in sides)  # fmt: skip
     if first == second:
         first, second = f".source{first}", f".target{second}"
