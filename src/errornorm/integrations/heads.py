@@ -182,7 +182,7 @@ def look_at(model: nn.Module) -> HeadView:
         raise ValueError(f"attach needs a model, not a {type(model).__name__}")
     if isinstance(model, nn.parallel.DistributedDataParallel) or hasattr(model, "_orig_mod"):
         raise ValueError(f"attach before {type(model).__name__} wraps the model (or to its .module / ._orig_mod)")
-    inner = _without_adapters(model)
+    inner = without_adapters(model)
     module = getattr(inner, "get_output_embeddings", lambda: None)()
     if module is None:
         raise ValueError(
@@ -211,13 +211,14 @@ def _scores_in_place(model: nn.Module) -> str | None:
     return None
 
 
-def _without_adapters(model: nn.Module) -> Any:
+def without_adapters(model: nn.Module) -> Any:
+    """The model itself, inside of what PEFT puts around it."""
     base: Any = getattr(model, "get_base_model", None)
     return base() if callable(base) else model
 
 
 def patched_by(model: nn.Module) -> str | None:
     """Whose forward this is, if somebody replaced the model's own by a fused one."""
-    forwards = [getattr(each, "forward", None) for each in (model, _without_adapters(model))]
+    forwards = [getattr(each, "forward", None) for each in (model, without_adapters(model))]
     origins = [getattr(getattr(f, "__func__", f), "__module__", None) or "" for f in forwards]
     return next((name for key, name in PATCHES.items() for origin in origins if origin.startswith(key)), None)

@@ -8,6 +8,7 @@ import torch
 
 from ..loss import LossTerms
 from ..objectives import Objective
+from .heads import without_adapters
 from .trainer import robust
 
 try:
@@ -40,9 +41,7 @@ class SFTTrainer(_SFTTrainer):
         more = attach_options or {}
         self.handle = robust(self, objective, **{**more, "statistics": {*more.get("statistics", ()), "margin"}})
         if self.aux_loss_enabled:  # TRL takes the coefficient from its arguments, a model from its own attribute
-            inner: Any = self.model
-            inner = inner.get_base_model() if hasattr(inner, "get_base_model") else inner
-            inner.router_aux_loss_coef = self.router_aux_loss_coef
+            without_adapters(self.handle.model).router_aux_loss_coef = self.router_aux_loss_coef
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
