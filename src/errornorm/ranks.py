@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+T = TypeVar("T")
 NOBODY = "nobody"  # in place of a group: this rank decides alone
 _group: ContextVar[Any] = ContextVar("group", default=None)
 
@@ -62,6 +63,15 @@ def each(values: Tensor) -> Tensor:
     parts = [torch.empty_like(mine) for _ in range(size())]
     dist.all_gather(parts, mine, _group.get())
     return torch.stack(parts).to(values.device)
+
+
+def objects(value: T) -> list[T]:
+    """What every rank has to say, whatever it is."""
+    if _alone():
+        return [value]
+    parts: list[Any] = [None] * size()
+    dist.all_gather_object(parts, value, _group.get())
+    return parts
 
 
 def gather(values: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from .. import ranks
@@ -66,7 +65,7 @@ class Telemetry:
 
     def flush(self) -> dict[str, float]:
         """The metrics of all ranks together, which all must ask at the same time; then start anew."""
-        parts = _everyones(self._sums)
+        parts = ranks.objects(self._sums)
         norms, cutoffs = ranks.add(self._norms), ranks.add(self._cutoffs)
         self.clear()
         total: dict[str, Tensor] = {}
@@ -113,11 +112,3 @@ def _masks(sources: Sources, counted: Tensor) -> list[tuple[str, Tensor]]:
         rows = torch.tensor([x == name for x in flat], device=counted.device)
         out.append((f"source={name}", rows.view(-1, *[1] * (counted.dim() - 1)).expand_as(counted)))
     return out
-
-
-def _everyones(sums: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return [sums]
-    parts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(parts, sums)
-    return parts
