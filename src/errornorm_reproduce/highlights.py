@@ -13,7 +13,6 @@ from errornorm.batch import token_stats
 from errornorm.training import use
 
 READ, SHOWN = 200, 8  # sentences of the corpus; those with the largest error norms of them
-YELLOW, RED = 1.0, 1.3  # the paper: "larger than 1.0 are highlighted in yellow and ... larger than 1.3 ... in red"
 
 
 def sentences(saved: use.Saved, parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

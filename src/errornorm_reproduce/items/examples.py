@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
+from errornorm.reporting.grid import RED, YELLOW
 from errornorm.tables import table
 
 from ..cells import Cell
-from ..highlights import RED, YELLOW
 from ..plan import Found, Item, Plan
 from .figure_pruning import corpus
 
