@@ -50,7 +50,7 @@ def pruned(data: Path, work: Path, by: str) -> dict[str, Any]:
     rest = work / f"pruned-{by}.jsonl"
     if not rest.exists():
         errornorm("prune", work / "scores", "--by", by, "--fraction", FRACTION, "-o", rest)
-    labels = [json.loads(line)["noise"] for line in rest.read_text("utf-8").splitlines()]
+    labels = [json.loads(line)["noise"] for line in rest.open(encoding="utf-8")]
     row = trained(data, work, f"run-{by}", rest)
     return {**row, "by": by, "fraction": FRACTION, **_left(labels)}
 
@@ -95,7 +95,7 @@ def main() -> None:
         if part.exists():
             continue
         if name == "base":
-            labels = [json.loads(line)["noise"] for line in noisy.read_text("utf-8").splitlines()]
+            labels = [json.loads(line)["noise"] for line in noisy.open(encoding="utf-8")]
             row = {**trained(args.data, args.work, "base", noisy), "by": None, "fraction": 0.0, **_left(labels)}
         elif name == "detect":
             score = [noisy, "--model", args.work / "base", "--context-field", "src", "--text-field", "tgt"]

@@ -170,6 +170,16 @@ def test_tables_in_memory(scores):
         detect(5, "labels")
 
 
+def test_the_figure_is_of_a_level_with_both(tmp_path):
+    """Here all noisy words are without a token of their own."""
+    rows = [{"text": "a bc", "start": [0, 1], "end": [1, 4], "nll": [1.0, 2.0], "fields": {"labels": [n, 0]}}
+            for n in (0, 0, 0)]  # fmt: skip
+    rows += [{"text": "a bc", "start": [0], "end": [1], "nll": [3.0], "fields": {"labels": [0, 1]}}] * 2
+    found = detect(write(tmp_path / "scores", rows), "labels", bootstrap=0)
+    assert {figure["level"] for figure in found.histograms.values()} == {"sentence"}
+    found.save(tmp_path / "out")
+
+
 def test_hostile_names_in_an_error_are_printed_plainly(tmp_path, capsys):
     rows = [{"text": "a b", "nll": [0.1, 0.2], "fields": {"\x1b[31mred": "\x9b2J\x1b]0;x\x07"}}] * 3
     folder = str(write(tmp_path / "scores", rows).folder)

@@ -1,12 +1,14 @@
 import pytest
 
-from errornorm.curation.groups import MISSING, Grouping, check_field, length_group, value_at
+from errornorm.curation.groups import Grouping, check_field, length_group
+from errornorm.data.records import MISSING, value_at
 from tests.score_tables import write
 
 RECORDS = [
     {"site": "a.org", "meta": {"year": 2011, "ok": True}, "x.y": 1},
     {"site": "b.org", "meta": {"year": 2012, "ok": False}},
     {"site": None, "meta": "none"},
+    {"site": ""},
     {},
 ]
 
@@ -19,13 +21,13 @@ def scores(tmp_path):
 @pytest.mark.parametrize(
     ("field", "keys"),
     [
-        ("site", ["a.org", "b.org", "(none)", "(none)"]),
-        ("meta.year", ["2011", "2012", "(none)", "(none)"]),
-        ("meta.ok", ["true", "false", "(none)", "(none)"]),
-        ("x.y", ["1", "(none)", "(none)", "(none)"]),
-        ("meta", ['{"ok": true, "year": 2011}', '{"ok": false, "year": 2012}', "none", "(none)"]),
-        ("length", ["up to 5 words"] * 4),
-        (None, ["all"] * 4),
+        ("site", ["a.org", "b.org", "(none)", "(none)", "(none)"]),
+        ("meta.year", ["2011", "2012", "(none)", "(none)", "(none)"]),
+        ("meta.ok", ["true", "false", "(none)", "(none)", "(none)"]),
+        ("x.y", ["1", "(none)", "(none)", "(none)", "(none)"]),
+        ("meta", ['{"ok": true, "year": 2011}', '{"ok": false, "year": 2012}', "none", "(none)", "(none)"]),
+        ("length", ["up to 5 words"] * 5),
+        (None, ["all"] * 5),
     ],
 )
 def test_keys(scores, field, keys):

@@ -356,6 +356,19 @@ def test_tables_in_memory(tmp_path):
         rows = removed(tmp_path / f"{number}.jsonl")
         assert [row["target"] for row in rows] == scores.table()["text"].to_pylist()
         assert list(rows[0]) == ["source", "target", "source_name", "noise", "labels", "number", "token_weights"]
+    want = prune(scores, fraction=0.3, unit="token").dropped
+    wide = scores.table().to_pandas()
+    wide["error_norm"] = [values.astype("float64") for values in wide["error_norm"]]
+    assert prune(wide, fraction=0.3, unit="token").dropped == want
+    table = scores.table()
+    pieces = pa.concat_tables([table.slice(0, 20), table.slice(0, 0), table.slice(20)])
+    assert prune(pieces, fraction=0.3, unit="token").dropped == want
+    wide["nll"] = [values[1:] for values in wide["nll"]]
+    with pytest.raises(DataError, match="the table: the column 'nll' has not as many entries as 'start'"):
+        prune(wide, by="nll", fraction=0.3, unit="token")
+    wide["nll"] = "much"
+    with pytest.raises(DataError, match="the table: the column 'nll' is not as `score` makes it"):
+        prune(wide, by="nll", fraction=0.3)
     with pytest.raises(ValueError, match="a pandas data frame, not list"):
         prune([1], fraction=0.3)
     with pytest.raises(ValueError, match="the table has no column 'nll'"):

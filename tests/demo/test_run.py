@@ -74,7 +74,8 @@ def test_own_data_and_a_second_run_in_the_same_folder(done, tmp_path, monkeypatc
     folder, _, _ = done
     monkeypatch.setattr("errornorm.demo.workers._cores", lambda: 1)  # so small that two threads wait for each other
     pairs = grammar.corpus(120, 5)
-    (tmp_path / "en.txt").write_text("\n".join(caption.english for caption, _ in pairs) + "\n\0\n", encoding="utf-8")
+    english = [f"{caption.english}\u2028" for caption, _ in pairs]  # for some that is the end of a line
+    (tmp_path / "en.txt").write_text("\n".join(english) + "\n\0\n", encoding="utf-8")
     (tmp_path / "fr.txt").write_text("\n".join(french for _, french in pairs) + "\nune ligne\n", encoding="utf-8")
     result = demo.run(
         folder, source=tmp_path / "en.txt", target=tmp_path / "fr.txt", size=SMALL, methods=["ENT"], seed=3
@@ -91,6 +92,11 @@ def test_what_is_not_ours_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match=r"has other files \(thesis.tex\): choose another folder"):
         demo.run(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "dear"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.jsonl").write_text("mine")
+    with pytest.raises(ValueError, match=r"has other files \(train.jsonl\)"):
+        demo.run(tmp_path / "data")
+    assert (tmp_path / "data" / "train.jsonl").read_text() == "mine"
 
 
 def test_too_little_data(tmp_path):

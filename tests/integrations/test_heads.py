@@ -20,6 +20,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 
 import errornorm
 from errornorm.integrations.heads import look_at
+from errornorm.integrations.trainer import LossFunction
 from tests.architectures import CAUSAL, SEQ2SEQ, VOCAB, batch, build, gradients
 
 TINY = {
@@ -516,15 +517,28 @@ OFFSET = {  # takes labels that are shifted already
 def test_a_model_that_does_not_shift_labels_is_refused(name):
     config, entries = OFFSET[name]
     model = getattr(hf, name)(config(**entries))
-    with pytest.raises(ValueError, match=f"{name} takes labels that are shifted already, and attach shifts labels"):
+    with pytest.raises(ValueError, match=f"{name} takes labels that are shifted already, and they are shifted here"):
         errornorm.attach(model, errornorm.mle())
 
 
-def test_an_encoder_decoder_that_says_masked_is_taken():
+def t5gemma():
     """Its loss_type means that labels are not shifted, and its own rule makes decoder inputs."""
     part = TINY | {"head_dim": 8, "num_key_value_heads": 2, "attn_implementation": "eager"}
     config = hf.T5GemmaConfig(encoder=part, decoder=part, vocab_size=VOCAB, dropout_rate=0.0)
-    model, inputs = hf.T5GemmaForConditionalGeneration(config).train(), batch("t5")
+    return hf.T5GemmaForConditionalGeneration(config).train()
+
+
+def test_an_encoder_decoder_that_says_masked_is_taken():
+    model, inputs = t5gemma(), batch("t5")
     own = model(**inputs).loss
     errornorm.attach(model, errornorm.mle())
     torch.testing.assert_close(model(**inputs).loss, own)
+
+
+def test_a_loss_function_shifts_labels_where_the_model_does():
+    for model, inputs in ((t5gemma(), batch("t5")), (build("llama").train(), batch("llama"))):
+        own = model(**inputs).loss
+        model.loss_function = LossFunction(model, errornorm.mle())
+        torch.testing.assert_close(model(**inputs).loss, own)
+    with pytest.raises(ValueError, match="predicts masked tokens from labels in their places"):
+        LossFunction(hf.BertForMaskedLM(hf.BertConfig(**TINY)), errornorm.mle())

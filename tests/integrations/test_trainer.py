@@ -348,7 +348,7 @@ def test_the_compute_loss_func_route(tmp_path):
 
 def test_the_loss_function_route(tmp_path):
     model = build("llama")
-    model.loss_function = LossFunction(errornorm.ent_fraction(0.2))
+    model.loss_function = LossFunction(model, errornorm.ent_fraction(0.2))
     trainer = make(tmp_path, "llama", model=model)
     trainer.train()
     other = make(tmp_path, "llama")
@@ -416,7 +416,7 @@ def test_another_objective_after_detach(tmp_path):
 
 def test_a_loss_function_without_labels_says_so(tmp_path):
     model = build("llama")
-    model.loss_function = LossFunction(errornorm.mle())
+    model.loss_function = LossFunction(model, errornorm.mle())
     make(tmp_path, "llama", model=model, max_steps=1, label_smoothing_factor=0.2).train()
     with pytest.raises(RuntimeError, match="pass label_smoothing= here"):
         model.loss_function.advance()
@@ -437,7 +437,7 @@ def test_callback_states_that_the_trainer_restores(tmp_path):
 
 
 def test_a_loss_function_pads_with_what_it_ignores():
-    chosen = LossFunction(errornorm.mle(), ignore_index=0)
+    chosen = LossFunction(build("llama"), errornorm.mle(), ignore_index=0)
     logits, labels = torch.randn(1, 4, 7), torch.tensor([[3, 0, 2, 5]])
     expected = torch.nn.functional.cross_entropy(logits[0, :-1], labels[0, 1:], ignore_index=0)
     torch.testing.assert_close(chosen(logits, labels), expected)

@@ -109,7 +109,7 @@ def test_a_table_in_memory_gives_a_page_too(tmp_path):
     done = report(scores.table(), tmp_path / "report.html", title="Mine")
     assert (done.records, done.used, done.sentences) == (50, 50, 50)
     data = data_of((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert (data["title"], data["facts"], data["command"]) == ("Mine", [], "")
+    assert (data["title"], data["facts"], data["command"]) == ("Mine", [["Format", "table"]], "")
     report(scores.table().to_pandas(), tmp_path / "pandas.html", title="Mine")
     assert (tmp_path / "pandas.html").read_bytes() == (tmp_path / "report.html").read_bytes()
     assert report(tmp_path / "scores", tmp_path / "other.html").tokens == done.tokens
@@ -244,9 +244,9 @@ def test_scores_that_do_not_add_up_are_refused(tmp_path):
         report(scores, tmp_path / "report.html")
     with pytest.raises(DataError, match="no such folder"):
         report(tmp_path / "none", tmp_path / "report.html")
-    with pytest.raises(ValueError, match="no column 'line'"):
+    with pytest.raises(ValueError, match="the table has no column 'fields'"):
         report(pa.table({"record": [1]}), tmp_path / "report.html")
-    with pytest.raises(TypeError, match="not about list"):
+    with pytest.raises(ValueError, match="a pandas data frame, not list"):
         report([1], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
 

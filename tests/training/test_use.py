@@ -222,6 +222,11 @@ def test_what_cannot_be_evaluated_is_told_and_kept(folders, tmp_path, capsys):
     assert "--columns is for a TSV" in capsys.readouterr().err
 
 
+def test_entries_of_a_corpus_that_are_unknown(folders):
+    with pytest.raises(ValueError, match=r"the corpus: pear: Extra inputs are not permitted$"):
+        use.evaluate(folders / "run", {"path": "a", "pear": "b"})
+
+
 def test_evaluation_of_a_language_model(folders, tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"{source}\n" for source in SOURCES))
     corpus = Source(path=tmp_path / "a.txt")

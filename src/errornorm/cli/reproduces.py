@@ -88,7 +88,7 @@ def reproduce(
         failed += len(done.outcome.failed)
     if rank():
         return
-    if page is not None:
+    if page is not None and not dry_run:
         from errornorm_reproduce import page as pages
 
         for path in pages.write(page, results):

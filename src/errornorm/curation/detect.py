@@ -133,7 +133,7 @@ def detect(
         "level": level, "group_by": group_by, "resample_by": resample_by, "bootstrap": bootstrap, "seed": seed,
         "bins": BARS, "scores": {name: scores.meta.get(name) for name in ORIGIN},
     }  # fmt: skip
-    first = next(level for level, units in found.units.items() if len(units))  # all tokens may be between words
+    first = next(level for level, units in found.units.items() if units.mixed)  # `_check`: there is one
     return Detection(
         rows, len(found.groups), dict(found.unusable), _histograms(found.units[first], first), settings,
         _notes(scores, found, judge),
@@ -147,7 +147,7 @@ def _check(scores: Scores, labels: str, found: Collected) -> None:
         raise DataError(
             f"{scores.folder}: no label of {labels} can be used ({reason[0][0] if reason else 'no rows'}){hint}"
         )
-    if any(0 < units.noisy.sum() < len(units) for units in found.units.values()):
+    if any(units.mixed for units in found.units.values()):
         return
     level, units = next(iter(found.units.items()))
     if not len(units):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..data.records import MISSING, value_at
 from ..near import near
 from ..scoring.objects import fields_of
 from ..scoring.rank import lists
@@ -17,9 +18,8 @@ from ..scoring.table import Scores
 
 LENGTH = "length"
 LENGTHS = (5, 10, 20, 40, 80, 160)  # words: the last of each group
-NONE = "(none)"  # records without the field
+NONE = "(none)"  # records without the field, or with nothing in it
 NAMED = 50  # fields that an error may name
-MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Grouping:
             bounds = lists(rows["word_start"])[1]
             return [length_group(words) for words in (bounds[1:] - bounds[:-1]).tolist()]
         values = (value_at(fields, self.field) for fields in fields_of(rows))
-        return [NONE if value is MISSING or value is None else text_of(value) for value in values]
+        return [NONE if value is MISSING or value in (None, "") else text_of(value) for value in values]
 
 
 def check_field(scores: Scores, field: str) -> None:
@@ -56,19 +56,6 @@ def check_field(scores: Scores, field: str) -> None:
                 names.update(dict.fromkeys(_paths(fields)))
     there = f"there are {', '.join(list(names)[:NAMED])}" if names else "the records have no other fields than the text"
     raise ValueError(f"{scores.folder}: no record has the field {field!r}{near(field, names)}; {there}")
-
-
-def value_at(fields: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, or `MISSING`.
-
-    >>> value_at({"meta": {"site": "a.org"}}, "meta.site")
-    'a.org'
-    """
-    if name in fields:
-        return fields[name]
-    before, dot, behind = name.partition(".")
-    inner = fields.get(before) if dot else None
-    return value_at(inner, behind) if isinstance(inner, Mapping) else MISSING
 
 
 def text_of(value: Any) -> str:

@@ -19,11 +19,12 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from ..data.records import MISSING, value_at
 from ..near import near
 from ..scoring.objects import fields_of
 from ..scoring.table import Scores
 from ..scoring.words import word_of
-from .groups import MISSING, text_of, value_at
+from .groups import text_of
 
 Floats = NDArray[numpy.float64]
 Spans = Sequence[tuple[int, int]]

@@ -48,6 +48,11 @@ class Units:
     def __len__(self) -> int:
         return len(self.noisy)
 
+    @property
+    def mixed(self) -> bool:
+        """Whether there are both, so that something can be told apart."""
+        return bool(self.noisy.any() and not self.noisy.all())
+
     def of(self, chosen: NDArray[numpy.bool_]) -> Units:
         """Those of some texts, which are counted anew."""
         keep, numbers = chosen[self.texts], numpy.cumsum(chosen) - 1

@@ -17,6 +17,7 @@ from typing import Any
 from .lines import MAX_BYTES, NOT_UNPACKED, PACKED, SHOWN, DataError, Line, Problem, Where, read_lines, seekable
 
 ROWS = 100  # of Parquet that become Python objects together
+MISSING = object()  # in place of a field's value
 DEEPEST = 100  # objects and lists inside each other; Python itself can read a thousand, but not work on them
 FORMATS = {
     ".jsonl": "jsonl",
@@ -125,6 +126,19 @@ def _twice(names: Iterable[str]) -> str | None:
             return name
         seen.add(name)
     return None
+
+
+def value_at(fields: Mapping[str, Any], name: str) -> Any:
+    """The value of a field, or `MISSING`.
+
+    >>> value_at({"meta": {"site": "a.org"}}, "meta.site")
+    'a.org'
+    """
+    if name in fields:
+        return fields[name]
+    before, dot, behind = name.partition(".")
+    inner = fields.get(before) if dot else None
+    return value_at(inner, behind) if isinstance(inner, Mapping) else MISSING
 
 
 def too_deep(text: str, value: Any) -> bool:

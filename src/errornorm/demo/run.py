@@ -22,6 +22,7 @@ from .settings import METHODS, NOISE, Size, Task, config, embedded, own
 from .workers import GREEDY, train_all
 
 PAGE, RESULTS = "index.html", "results.json"
+MARK = ".errornorm-demo"  # its folder is ours to empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def run(
     train_all(configs, tell)
     tell("writing the page")
     runs = {label: RunDir(c.output) for label, c in zip(labels, configs, strict=True)}
-    tests = [json.loads(line) for line in task.test.read_text(encoding="utf-8").splitlines()]
+    tests = read_rows(task.test)
     rows = [_row(label, run, task) for label, run in runs.items()]
     settings = _settings(task, next(iter(runs.values())), seed)
     shown = "ENT" if "ENT" in runs else labels[-1]
@@ -120,13 +121,14 @@ def run(
 def _clear(output: Path) -> None:
     """Remove an earlier demo, and nothing else."""
     ours = {PAGE, RESULTS, "train.jsonl", "test.jsonl", "quarantine.jsonl", "runs"}
-    if output.exists():
-        if others := sorted({path.name for path in output.iterdir()} - ours):
-            raise ValueError(f"{output} has other files ({others[0]}): choose another folder")
-        for name in ours:
-            path = output / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    there = {path.name for path in output.iterdir()} if output.exists() else set()
+    others = there - ours - {MARK} if MARK in there else there
+    if others:
+        raise ValueError(f"{output} has other files ({min(others)}): choose another folder")
+    for path in (output / name for name in there & ours):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     output.mkdir(parents=True, exist_ok=True)
+    (output / MARK).touch()
 
 
 def _row(label: str, run: RunDir, task: Task) -> Row:

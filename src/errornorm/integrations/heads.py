@@ -191,18 +191,27 @@ def look_at(model: nn.Module) -> HeadView:
         )
     config = inner.config
     text = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
-    view = HeadView(inner, module, text, bool(getattr(config, "is_encoder_decoder", False)))
-    if not view.encoder_decoder and (how := _scores_in_place(inner)) is not None:
-        raise ValueError(f"{view.name} {how}, and attach shifts labels: use RobustLoss")
+    view = HeadView(inner, module, text, not shifts_labels(inner))
     if view._setting("z_loss_coefficient"):
         raise ValueError(f"{view.name} adds a loss by z_loss_coefficient, which is not known here: set it to 0")
     return view
 
 
+def shifts_labels(model: nn.Module) -> bool:
+    """Whether each label is what the position before predicts; not in encoder-decoders. Refused are other models whose
+    positions predict their own labels."""
+    inner = without_adapters(model)
+    if getattr(inner.config, "is_encoder_decoder", False):
+        return False
+    if (how := _scores_in_place(inner)) is not None:
+        raise ValueError(f"{type(inner).__name__} {how}, and they are shifted here: use RobustLoss")
+    return True
+
+
 def _scores_in_place(model: nn.Module) -> str | None:
     """What a model does that compares each position with its own label, not with the next one."""
     if getattr(model, "loss_type", None) == "ForMaskedLM":
-        return "predicts masked tokens"
+        return "predicts masked tokens from labels in their places"
     forward = inspect.unwrap(type(model).forward)
     names = {*forward.__code__.co_names, *forward.__code__.co_varnames} if inspect.isfunction(forward) else set()
     # What others wrote may shift in its own way.

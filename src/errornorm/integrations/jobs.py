@@ -68,7 +68,8 @@ class Job:
         if router is not None:  # its part of the step is that of its tokens
             total = total + router.to(total.device) * terms.num_tokens
         count = terms.num_tokens if self.count is None else self.count
-        return total / (count.to(total.device).clamp_min(1) if isinstance(count, Tensor) else max(1, count))
+        count = torch.as_tensor(count, device=total.device)
+        return total / count.where(count > 0, 1)  # a share of a step may be less than a token
 
 
 def _packed(kwargs: dict[str, Any], labels: Tensor) -> Tensor | None:

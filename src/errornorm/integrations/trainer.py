@@ -15,6 +15,7 @@ from torch import Tensor
 from ..loss import RobustLoss
 from ..objectives import Objective
 from .attach import Attachment, attach, attached
+from .heads import shifts_labels
 from .jobs import COLUMNS, SOURCE
 from .packing import packed, unpacked
 
@@ -127,15 +128,17 @@ def robust(trainer: Trainer, objective: Objective, **options: Any) -> Attachment
 
 
 class LossFunction:
-    """For `model.loss_function = LossFunction(objective)`: the model hands over its logits and labels.
+    """For `model.loss_function = LossFunction(model, objective)`: the model hands over its logits and labels.
 
     Not fused: the logits exist. Call `advance()` after each optimizer step. Only models whose forward calls
-    `self.loss_function` use it; T5, BART and Marian do not: for these, `attach`. A Trainer counts first tokens, too,
-    unless `model.loss_type` is "ForCausalLM", as that of most causal models is, but not that of GPT-2: set it before.
+    `self.loss_function` use it; T5, BART and Marian do not: for these, `attach`.
     """
 
-    def __init__(self, objective: Objective, **options: Any) -> None:
+    def __init__(self, model: PreTrainedModel, objective: Objective, **options: Any) -> None:
+        self.shift = shifts_labels(model)
         self.loss = RobustLoss(objective, **options)
+        if self.shift:
+            vars(model)["loss_type"] = "ForCausalLM"  # or the trainer counts first tokens, which GPT-2 never predicts
 
     def __call__(
         self,
@@ -148,7 +151,7 @@ class LossFunction:
     ) -> Tensor:
         if shift_labels is None:
             assert labels is not None
-            shift_labels = F.pad(labels, (0, 1), value=self.loss.ignore_index)[..., 1:]
+            shift_labels = F.pad(labels, (0, 1), value=self.loss.ignore_index)[..., 1:] if self.shift else labels
         self.loss.train(logits.requires_grad and torch.is_grad_enabled())
         terms = self.loss(logits=logits, targets=shift_labels.to(logits.device))
         count = terms.num_tokens if num_items_in_batch is None else num_items_in_batch
@@ -176,8 +179,7 @@ class ComputeLoss(LossFunction):
                 f"compute_loss_func takes the labels away from {type(model).__name__}, which needs them for its "
                 "decoder inputs: use errornorm.attach"
             )
-        super().__init__(objective, **options)
-        vars(model)["loss_type"] = "ForCausalLM"  # or the trainer counts first tokens, which GPT-2 never predicts
+        super().__init__(model, objective, **options)
 
     def __call__(  # type: ignore[override]
         self, outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None

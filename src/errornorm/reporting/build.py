@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.files import real, require_place, written
 from ..data.lines import DataError
+from ..scoring.memory import InMemory, scores_of
 from ..scoring.table import Scores
 from . import figures as drawing
 from .gather import gather
 from .page import shell
 from .payload import LINES, dataset_name, payload
-from .rows import Quarantined, Rows, open_rows, read_quarantine
+from .quarantined import Quarantined, read_quarantine
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +59,7 @@ def report(
     Example:
         report("scores", "report.html", group_by="domain")
     """
-    rows, output = open_rows(scores), Path(output)
+    rows, output = scores_of(scores), Path(output)
     _check(rows, output, None if figures is None else Path(figures))
     if figures is not None:
         drawing.needs_matplotlib()
@@ -78,9 +79,9 @@ def report(
     )
 
 
-def _check(rows: Rows, output: Path, figures: Path | None) -> None:
+def _check(rows: Scores, output: Path, figures: Path | None) -> None:
     """Nothing that is read must be replaced; and `score` refuses a folder with other files."""
-    if isinstance(rows, Scores):
+    if not isinstance(rows, InMemory):
         folder = real(rows.folder)
         for place, name in ((output, "report.html"), (figures, "figures")):
             if place is not None and real(place).is_relative_to(folder):
@@ -103,7 +104,7 @@ def _same(name: str, path: Path) -> bool:
         return False
 
 
-def _quarantined(rows: Rows) -> Quarantined:
+def _quarantined(rows: Scores) -> Quarantined:
     lost = read_quarantine(rows.quarantine, LINES)
     if lost.total != rows.meta["quarantined"]:
         raise DataError(

@@ -15,9 +15,9 @@ from ..data.lines import DataError
 from ..near import near
 from ..scoring.objects import fields_of
 from ..scoring.rank import aggregate, lists
+from ..scoring.table import Scores
 from .grid import LOSS, NORM, RED, YELLOW, Counts, count, known, places
 from .groups import Batch, Grouping, Groupings
-from .rows import Rows
 from .sample import Best, Floats, in_turn, lots
 
 COLUMNS = ("record", "fields", "error_norm", "nll")
@@ -134,7 +134,7 @@ class Gathered:
         return {row: bits.get(row, 0) for row in list(dict.fromkeys(order))[:MOST_ROWS]}
 
 
-def gather(rows: Rows, group_by: str | None) -> Gathered:
+def gather(rows: Scores, group_by: str | None) -> Gathered:
     """Walk over all rows once; check that none is missing."""
     found = Gathered(None if group_by == BY_LENGTH else group_by)  # lengths are there anyway
     for some in rows.batches(COLUMNS):

@@ -14,14 +14,13 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from ..curation.groups import MISSING as NOTHING
-from ..curation.groups import value_at
+from ..curation.groups import NONE
+from ..data.records import MISSING, value_at
 from .grid import LOSS, NORM, Counts, known
 from .sample import Best, Ints
 
 MOST_VALUES = 5_000  # of the field that the user names; further ones are counted together
 FACET_FIELDS, FACET_VALUES = 4, 20  # a field of few values is worth a filter
-MISSING = "(none)"
 LONG_VALUE = 300  # characters
 LENGTHS = (0, 9, 17, 33, 65, 129)  # tokens
 LENGTH = "length in tokens"
@@ -133,7 +132,7 @@ class Groupings:
                 self.seen.update(record)
         if self.named is not None:
             name = self.named.name
-            self.found = self.found or any(value_at(record, name) is not NOTHING for record in records)
+            self.found = self.found or any(value_at(record, name) is not MISSING for record in records)
             self.named.add([value_of(record, self.named.name) for record in records], batch)
         self._find_facets(records)
         for name, facet in list(self.facets.items()):
@@ -167,8 +166,8 @@ class Groupings:
 def value_of(record: dict[str, Any], name: str) -> str:
     """As text, whatever it is; bounded, for it is kept."""
     value = value_at(record, name)
-    if value is NOTHING or value is None or value == "":
-        return MISSING
+    if value is MISSING or value is None or value == "":
+        return NONE
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(text) <= LONG_VALUE:
         return text

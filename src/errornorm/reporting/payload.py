@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from ..curation.naming import output_options
 from ..scoring.objects import fields_of
-from ..scoring.table import CUTOFF
+from ..scoring.table import CUTOFF, Scores
 from .gather import REASONS, Gathered
 from .groups import Grouping
-from .rows import Quarantined, Rows
+from .quarantined import Quarantined
 from .sentences import COLUMNS, encode
 from .texts import shown, to_json
 
@@ -31,7 +31,7 @@ class Payload:
     sentences: int
 
 
-def payload(rows: Rows, found: Gathered, lost: Quarantined, title: str, room: int) -> Payload:
+def payload(rows: Scores, found: Gathered, lost: Quarantined, title: str, room: int) -> Payload:
     """JSON of at most `room` bytes: everything but the sentences, then as many of those as fit."""
     shown_values = {id(grouping): values_of(grouping) for grouping in found.groupings.all()}
     chosen = found.chosen(lambda grouping: shown_values[id(grouping)])
@@ -53,7 +53,7 @@ def values_of(grouping: Grouping) -> list[int]:
     return [number for number in grouping.largest(NAMED_VALUES) if grouping.rows_of(number)]
 
 
-def about(rows: Rows, found: Gathered, lost: Quarantined, title: str) -> dict[str, Any]:
+def about(rows: Scores, found: Gathered, lost: Quarantined, title: str) -> dict[str, Any]:
     """What was scored, and the counts of all of it."""
     meta, tally = rows.meta, found.tally
     return {
@@ -153,7 +153,7 @@ def _trimmed(counts: list[int]) -> list[int]:
 
 
 def _sentences(
-    rows: Rows, found: Gathered, chosen: dict[int, int], shown_values: dict[int, list[int]]
+    rows: Scores, found: Gathered, chosen: dict[int, int], shown_values: dict[int, list[int]]
 ) -> dict[int, str]:
     """The second walk: the texts of the chosen rows."""
     groupings = found.groupings.all()

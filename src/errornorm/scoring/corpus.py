@@ -35,9 +35,9 @@ class Reading:
         if isinstance(corpus, Source):
             self.source: Source | None = corpus
         elif isinstance(corpus, str | Path):
-            self.source = _source({"path": corpus})
+            self.source = corpora.source_of({"path": corpus})
         elif isinstance(corpus, Mapping):
-            self.source = _source(corpus)
+            self.source = corpora.source_of(corpus)
         else:
             self.source, self.rows = None, corpus
         if self.source is not None:
@@ -100,19 +100,6 @@ class Reading:
                 yield Problem(Where(self.name, number), f"a {type(row).__name__}, not a row with named fields")
             else:
                 yield checked(Record(Where(self.name, number), dict(row)), settings.fields)
-
-
-def _source(entries: Mapping[str, Any]) -> Source:
-    from pydantic import ValidationError
-
-    try:
-        return Source.model_validate(dict(entries))
-    except ValidationError as error:
-        said = (
-            ": ".join([*map(str, one["loc"]), one["msg"].removeprefix("Value error, ")])
-            for one in error.errors(include_url=False)
-        )
-        raise ValueError(f"the corpus: {'; '.join(said)}") from error
 
 
 def file_digest(paths: Iterable[Path]) -> str:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from .table import Scores
+from ..data.lines import DataError
+from .checks import checked
+from .objects import from_part
+from .table import ROWS, SCHEMA, Scores
 
-ROWS = 4096  # of a batch
+NAME = Path("the table")
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,19 @@ class InMemory(Scores):
 
     rows: pa.Table
 
+    @property
+    def quarantine(self) -> None:
+        return None
+
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         rows = self.rows
         if columns is not None:
             if missing := [name for name in columns if name not in rows.column_names]:
                 raise ValueError(f"the table has no column {missing[0]!r}: give one that `score` made")
             rows = rows.select(list(columns))
-        yield from rows.to_batches(max_chunksize=ROWS)
+        for batch in rows.to_batches(max_chunksize=ROWS):
+            if len(batch):  # a table may have empty pieces
+                yield checked(from_part(batch, NAME))
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         return self.rows if columns is None else self.rows.select(list(columns))
@@ -38,18 +47,29 @@ def scores_of(given: Any) -> Scores:
         return given
     if isinstance(given, str | Path):
         return Scores.open(given)
-    if hasattr(given, "iterrows"):
-        given = pa.Table.from_pandas(given, preserve_index=False)
-    if not isinstance(given, pa.Table):
+    names = list(getattr(given, "column_names", getattr(given, "columns", ())))
+    if not isinstance(given, pa.Table) and not hasattr(given, "iterrows"):
         raise ValueError(f"scores are a folder, a pyarrow table or a pandas data frame, not {type(given).__name__}")
-    context = "context" in given.column_names and any(given["context"].to_pylist())
+    rows = pa.table({name: _column(given[name], name) for name in names})
+    context = "context" in names and any(rows["context"].to_pylist())
     return InMemory(
-        Path("the table"),
+        NAME,
         {
-            "records": len(given),
-            "used": len(given),
+            "records": len(rows),
+            "used": len(rows),
             "quarantined": 0,
             "corpus": {"format": "table", "fields": ["source", "target"] if context else ["text"]},
         },
-        given,
+        rows,
     )
+
+
+def _column(values: Any, name: str) -> Any:
+    """Of the type that `score` writes: with more bits, equal scores would not be equal to what is made of them."""
+    kind = SCHEMA.field(name).type if name in SCHEMA.names else None
+    try:
+        if not isinstance(values, pa.ChunkedArray):
+            return pa.array(values, kind, from_pandas=True)
+        return values if kind is None else values.cast(kind)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise DataError(f"{NAME}: the column {name!r} is not as `score` makes it ({error})") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
@@ -10,10 +10,24 @@ from typing import Any
 from ..allocators import refused
 from ..data.files import Quarantine
 from ..data.lines import DataError, Problem, Where
-from ..data.records import Corpus, Record, checked
+from ..data.records import MISSING, Corpus, Record, checked, value_at
 from .config import Source
 from .presets import Kind
 from .weights import Spans, spans_of
+
+
+def source_of(entries: Mapping[str, Any]) -> Source:
+    """From the entries of a corpus as in a configuration."""
+    from pydantic import ValidationError
+
+    try:
+        return Source.model_validate(dict(entries))
+    except ValidationError as error:
+        said = (
+            ": ".join([*map(str, one["loc"]), one["msg"].removeprefix("Value error, ")])
+            for one in error.errors(include_url=False)
+        )
+        raise ValueError(f"the corpus: {'; '.join(said)}") from error
 
 
 def fields(source: Source, kind: Kind) -> list[str]:
@@ -49,7 +63,7 @@ def records(source: Source, names: Sequence[str]) -> Iterator[Record | Problem]:
     for item in items:
         if isinstance(item, Record):
             for name in dotted:
-                item = Record(item.where, _inside(item.fields, name) | item.fields)
+                item = _found(item, name)
             item = checked(item, names)
         yield item
 
@@ -57,19 +71,15 @@ def records(source: Source, names: Sequence[str]) -> Iterator[Record | Problem]:
 def _weighted(item: Record | Problem, field: str, text: str) -> Record | Problem:
     if isinstance(item, Problem):
         return item
-    item = Record(item.where, _inside(item.fields, field) | item.fields)
+    item = _found(item, field)
     spans = spans_of(item, field, item.text(text))
     return spans if isinstance(spans, Problem) else Record(item.where, item.fields | {field: spans})
 
 
-def _inside(fields: dict[str, Any], name: str) -> dict[str, Any]:
-    """What lies inside objects under a name such as `translation.en`, by this name; nothing if it is not there."""
-    value: Any = fields
-    for key in name.split("."):
-        if not isinstance(value, dict) or key not in value:
-            return {}
-        value = value[key]
-    return {name: value}
+def _found(record: Record, name: str) -> Record:
+    """With what lies inside objects under a name such as `translation.en` by this name, if it is there."""
+    value = value_at(record.fields, name)
+    return record if value is MISSING else Record(record.where, record.fields | {name: value})
 
 
 def _file(source: Source, path: Path, names: Sequence[str]) -> Iterable[Record | Problem]:

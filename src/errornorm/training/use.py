@@ -132,7 +132,7 @@ def evaluate(
         options: Of `Question`: beams, max_new_tokens, limit, tokenize, flores_model.
     """
     if not isinstance(corpus, Source):
-        corpus = Source.model_validate(corpus if isinstance(corpus, Mapping) else {"path": corpus})
+        corpus = corpora.source_of(corpus if isinstance(corpus, Mapping) else {"path": corpus})
     saved = folder if isinstance(folder, Saved) else load(folder, task)
     names = BY_TASK[saved.task] if metrics is None else metrics
     question = Question(names, max_length=saved.max_length, **options)
