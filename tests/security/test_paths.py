@@ -14,7 +14,7 @@ import torch.distributed.checkpoint as dcp
 from errornorm import cli
 from errornorm.data.files import written
 from errornorm.data.lines import DataError
-from errornorm.demo.run import _clear
+from errornorm.demo.run import MARK, _clear
 from errornorm.evaluation import runs
 from errornorm.training import checkpoints, models, prepare
 from errornorm.training.config import Source, TrainConfig
@@ -197,7 +197,7 @@ def links(folder, suite):
         assert not (folder / "new").is_symlink()
     with suite.case("a link in the folder of a demo"):
         plant(folder / "elsewhere" / "mine", b"x")
-        (folder / "demo").mkdir()
+        plant(folder / "demo" / MARK, b"")
         (folder / "demo" / "runs").symlink_to(folder / "elsewhere")
         with refused("symbolic link"):
             _clear(folder / "demo")
