@@ -18,7 +18,7 @@ RECORDED = counts.Tally()
 BEGAN = time.monotonic()
 AS_ONE = {
     "oldest": "tests with the oldest versions that are allowed of what the library imports (`make oldest`)",
-    "newest": "the same tests with the newest versions that there are (`make newest`)",
+    "newest": "tests with the newest versions that there are of what the library imports (`make newest`)",
 }
 
 
