@@ -82,7 +82,7 @@ class Tally:
 def _dumps(row):
     """Lists of numbers on one line each."""
     text = json.dumps(row, indent=1, ensure_ascii=False)
-    return re.sub(r"\[[\d\s.,-]+\]", lambda found: " ".join(found[0].split()), text)
+    return re.sub(r"\[[\d\s.,e-]+\]", lambda found: " ".join(found[0].split()), text)
 
 
 def machine():

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from errornorm import RobustLoss, VocabShard, ent_fraction, loss_truncation, mle, objective
+from errornorm import METHODS, RobustLoss, VocabShard, ent_fraction, loss_truncation, mle, objective
 from errornorm.cutoffs import top, top_everywhere
 from tests.problems import VOCAB, problem
 from tests.processes import on_ranks, two_ranks
@@ -192,6 +192,8 @@ INVARIANT = [
     "ent_threshold(1.1)",
     "mle",
 ]
+ALONE = ["tailr(0.5)", "dft", "mixce", "eaft", "focal", "generalized_ce", "weighted"]  # no token asks another one
+DEPEND = ["random_truncation", "rho1"]  # on how a batch is split, as scopes of a micro-batch do
 
 
 # Of mean error norms, as if 1,000 texts after agreed openings had been seen, and 200 after rivals, which were easier.
@@ -219,12 +221,13 @@ def train(case: str, rank: int, ranks: int, micro: int, rows: int = ROWS):
         loss.state |= {name: torch.tensor(sums, dtype=torch.float64) for name, sums in SEEN.items()}
     losses, kept = [], []
     for step in range(STEPS):
-        hidden, targets = (x.detach()[step * rows : (step + 1) * rows] for x in (data.hidden, data.targets))
+        here = slice(step * rows, (step + 1) * rows)
         total = torch.zeros(2, dtype=torch.float64)
-        count = int((targets != -100).sum())
+        count = int((data.targets[here] != -100).sum())
         for part in range(micro):
             mine = torch.arange(rows).view(ranks, micro, -1)[rank, part]
-            terms = loss(hidden=hidden[mine] @ body, weight=weight, targets=targets[mine])
+            columns = {name: column[here][mine] for name, column in data.columns.items()}
+            terms = loss(hidden=data.hidden.detach()[here][mine] @ body, weight=weight, **columns)
             (terms.total / count).backward()
             total += torch.tensor([terms.total.item() / count, terms.num_kept / count], dtype=torch.float64)
         for x in (weight, body):
@@ -252,13 +255,14 @@ def test_losses_do_not_depend_on_how_a_batch_is_split(ranks):
             assert losses == pytest.approx(want, rel=1e-6)
 
 
+EVERY = INVARIANT + ALONE
 MICRO, MANY = (1, 2, 4, 8), 32  # sequences, so that each of 4 ranks x 8 micro-batches has one
 
 
 def _splits(rank, folder, ranks):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/init", rank=rank, world_size=ranks)
-    found = {(case, micro): train(case, rank, ranks, micro, MANY) for case in INVARIANT for micro in MICRO}
+    found = {(case, micro): train(case, rank, ranks, micro, MANY) for case in EVERY for micro in MICRO}
     torch.save(found, f"{folder}/{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
@@ -271,15 +275,24 @@ def test_one_two_and_four_ranks(tmp_path_factory, tally):
                "2, 4 and 8 micro-batches; a case fails if a loss differs by more than 1e-6 from that of one process "
                "with one batch") as suite:  # fmt: skip
         found = {ranks: on_ranks(_splits, tmp_path_factory.mktemp(f"splits-{ranks}"), ranks) for ranks in (2, 4)}
-        found[1] = [{(case, micro): train(case, 0, 1, micro, MANY) for case in INVARIANT for micro in MICRO[1:]}]
-        for case in INVARIANT:
+        found[1] = [{(case, micro): train(case, 0, 1, micro, MANY) for case in EVERY for micro in MICRO[1:]}]
+        splits = [(ranks, micro) for ranks in (1, 2, 4) for micro in MICRO[ranks == 1 :]]
+        suite.more["splits"] = {"of": [f"{ranks} × {micro}" for ranks, micro in splits], "off": {}}
+        for case in EVERY:
             want, kept = train(case, 0, 1, 1, MANY)
-            for ranks, results in found.items():
-                for micro in MICRO[ranks == 1 :]:
-                    with suite.case(f"{case}, {ranks} ranks, {micro} micro-batches"):
-                        for losses, counts in (result[case, micro] for result in results):
-                            assert counts == pytest.approx(kept, rel=1e-9)
-                            assert losses == pytest.approx(want, rel=1e-6)
+            suite.more["splits"]["off"][case] = off = []
+            for ranks, micro in splits:
+                with suite.case(f"{case}, {ranks} ranks, {micro} micro-batches"):
+                    results = [result[case, micro] for result in found[ranks]]
+                    pairs = [pair for losses, _ in results for pair in zip(losses, want, strict=True)]
+                    off.append(float(f"{max(abs(a - b) / b for a, b in pairs):.1e}"))
+                    assert off[-1] <= 1e-6
+                    for _, counts in results:
+                        assert counts == pytest.approx(kept, rel=1e-9)
+
+
+def test_every_method_has_its_place():
+    assert {objective(case).spec.partition("(")[0] for case in EVERY} | set(DEPEND) == set(METHODS)
 
 
 def test_the_paper_s_scope_does_depend_on_it():

@@ -66,6 +66,17 @@ def test_the_page_has_the_memory_of_long_lives(tmp_path):
     assert "| rank 0 | 0 to 24 | 499 | 512 | -0.0 | 14 |" in reliability_section([json.loads(text)])
 
 
+def test_the_page_has_what_a_split_changes(tmp_path):
+    tally = Tally()
+    with tally("splits", "ranks", "objectives") as suite:
+        suite.add(2)
+        suite.more["splits"] = {"of": ["1 × 2", "2 × 1"], "off": {"mle": [1.2e-07, 0.0]}}
+    tally.write(tmp_path)
+    text = (tmp_path / "splits.json").read_text()
+    assert '"mle": [ 1.2e-07, 0.0 ]' in text
+    assert "| `mle` | 1e-07 | 0e+00 |" in reliability_section([json.loads(text)])
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
 def test_counts_are_whole(path):
     row = json.loads(path.read_text(encoding="utf-8"))

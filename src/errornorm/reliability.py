@@ -36,9 +36,17 @@ def reliability_section(suites: Sequence[Mapping[str, Any]]) -> str:
         ]
         if rows:
             parts.append(f"## {title}\n\n{table(('what', 'tried', 'failed', 'seconds', 'when'), rows)}")
+        parts += [_splits(**suite["splits"]) for suite in mine if suite.get("splits")]
         parts += [_memory(suite["memory"]) for suite in mine if suite.get("memory")]
     machines = sorted({str(suite["machine"]) for suite in suites})
     return "\n\n".join([*parts, *(f"Measured on {machine}." for machine in machines)])
+
+
+def _splits(of: Sequence[str], off: Mapping[str, Sequence[float]]) -> str:
+    """How far losses are from those of one process with one batch, at most."""
+    rows = [(f"`{name}`", *(f"{number:.0e}" for number in numbers)) for name, numbers in off.items()]
+    head = "The largest relative difference of a step's loss to that of one process, by ranks × micro-batches"
+    return f"{head}:\n\n{table(('objective', *of), rows)}"
 
 
 def _memory(lives: Sequence[Mapping[str, Any]]) -> str:
