@@ -78,16 +78,7 @@ def gather(values: Tensor) -> Tensor:
     """The values [N] of the ranks, one after another. N may differ."""
     if _alone():
         return values
-    group = _group.get()
-    world = dist.get_world_size(group)
-    mine = _wire(values)
-    length = mine.new_tensor([len(mine)], dtype=torch.int64)
-    lengths = [torch.empty_like(length) for _ in range(world)]
-    dist.all_gather(lengths, length, group)
-    sizes = [int(n) for n in lengths]
-    padded = mine.new_zeros(max(sizes))
-    padded[: len(mine)] = mine
-    parts = [torch.empty_like(padded) for _ in range(world)]
-    dist.all_gather(parts, padded, group)
-    everyone = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    return everyone.to(values.device)
+    lengths = each(torch.tensor([len(values)], device=values.device)).flatten().tolist()
+    padded = values.new_zeros(max(lengths))
+    padded[: len(values)] = values
+    return torch.cat([part[:length] for part, length in zip(each(padded), lengths, strict=True)])
