@@ -1,7 +1,7 @@
 import pytest
 
 from errornorm.curation.groups import Grouping, check_field, length_group
-from errornorm.data.records import MISSING, value_at
+from errornorm.data.values import MISSING, value_at
 from tests.score_tables import write
 
 RECORDS = [

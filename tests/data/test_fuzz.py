@@ -15,7 +15,8 @@ import pytest
 from errornorm.curation.prune_input import KEPT, Input
 from errornorm.data.files import Quarantine
 from errornorm.data.lines import BOM, MAX_BYTES, DataError, Problem
-from errornorm.data.records import DEEPEST, Corpus, Record, checked
+from errornorm.data.records import Corpus, Record, checked
+from errornorm.data.values import DEEPEST
 from errornorm.scoring.corpus import Reading
 from errornorm.training import corpora
 from errornorm.training.config import Source

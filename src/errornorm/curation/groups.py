@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..data.records import MISSING, value_at
+from ..data.values import MISSING, value_at
 from ..near import near
 from ..scoring.objects import fields_of
 from ..scoring.rank import lists

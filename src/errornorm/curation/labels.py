@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from ..data.records import MISSING, value_at
+from ..data.values import MISSING, value_at
 from ..near import near
 from ..scoring.objects import fields_of
 from ..scoring.table import Scores

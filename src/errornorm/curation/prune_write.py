@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from ..data.files import real
 from ..data.lines import PACKED, DataError, Problem, seekable
-from ..data.records import Corpus, Record, finite
+from ..data.records import Corpus, Record
+from ..data.values import finite
 from ..scoring.objects import fields_of
 from ..scoring.table import Scores
 from .prune_choose import Chosen

@@ -15,7 +15,8 @@ from typing import IO, Any, Literal
 
 from .lines import NOT_UNPACKED, PACKED, DataError, Problem
 from .noise import BILINGUAL, check, corrupt
-from .records import Corpus, Record, finite
+from .records import Corpus, Record
+from .values import finite
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 LIMITS = FULL | {errno.EFBIG}  # no more can be written; such an error does not say where

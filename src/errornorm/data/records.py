@@ -6,19 +6,17 @@ A record is a few named texts. What is not one is a `Problem` with its place, an
 from __future__ import annotations
 
 import json
-import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from .lines import MAX_BYTES, NOT_UNPACKED, PACKED, SHOWN, DataError, Line, Problem, Where, read_lines, seekable
+from .values import finite, too_deep
 
 ROWS = 100  # of Parquet that become Python objects together
-MISSING = object()  # in place of a field's value
-DEEPEST = 100  # objects and lists inside each other; Python itself can read a thousand, but not work on them
 FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -128,32 +126,6 @@ def _twice(names: Iterable[str]) -> str | None:
     return None
 
 
-def value_at(fields: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, or `MISSING`.
-
-    >>> value_at({"meta": {"site": "a.org"}}, "meta.site")
-    'a.org'
-    """
-    if name in fields:
-        return fields[name]
-    before, dot, behind = name.partition(".")
-    inner = fields.get(before) if dot else None
-    return value_at(inner, behind) if isinstance(inner, Mapping) else MISSING
-
-
-def too_deep(text: str, value: Any) -> bool:
-    """Whether what was read from a JSON text has more than `DEEPEST` objects and lists inside each other."""
-    return text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST
-
-
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level := [inner for inner in level if isinstance(inner, dict | list)]:
-        depth += 1
-        level = [one for inner in level for one in (inner.values() if isinstance(inner, dict) else inner)]
-    return depth
-
-
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
@@ -244,15 +216,6 @@ def _rows(batch: Any) -> Iterator[dict[str, Any] | str]:
                 yield f"not UTF-8 (byte 0x{error.object[error.start]:02x})"
             except (ValueError, OverflowError) as error:
                 yield f"a value that cannot be read ({' '.join(str(error).split())})"
-
-
-def finite(value: Any) -> Any:
-    """The same with null for what is no number in JSON: NaN, by which other tools say that there is none, and Inf."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): finite(inner) for key, inner in value.items()}
-    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _too_long(row: dict[str, Any], max_bytes: int) -> str | None:

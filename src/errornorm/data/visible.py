@@ -6,7 +6,7 @@ import json
 from typing import Any
 from unicodedata import category
 
-from .records import finite
+from .values import finite
 
 MARK = "\N{REPLACEMENT CHARACTER}"
 HARMLESS = "\u00ad\u200c\u200d"  # they break words or join letters

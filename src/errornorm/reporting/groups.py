@@ -15,7 +15,7 @@ import numpy
 from numpy.typing import NDArray
 
 from ..curation.groups import NONE
-from ..data.records import MISSING, value_at
+from ..data.values import MISSING, value_at
 from .grid import LOSS, NORM, Counts, known
 from .sample import Best, Ints
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..data.lines import DataError
-from ..data.records import too_deep
+from ..data.values import too_deep
 
 AGAIN = "score the corpus again"
 _PART = b"part"  # entry of a batch's metadata: the file it is from

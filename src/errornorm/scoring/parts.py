@@ -21,7 +21,8 @@ import torch
 from numpy.typing import NDArray
 
 from ..data.lines import Problem
-from ..data.records import Record, finite
+from ..data.records import Record
+from ..data.values import finite
 from ..evaluation.encode import by_length
 from . import rank, words
 from .checks import STATISTICS

@@ -10,7 +10,8 @@ from typing import Any
 from ..allocators import refused
 from ..data.files import Quarantine
 from ..data.lines import DataError, Problem, Where
-from ..data.records import MISSING, Corpus, Record, checked, value_at
+from ..data.records import Corpus, Record, checked
+from ..data.values import MISSING, value_at
 from .config import Source
 from .presets import Kind
 from .weights import Spans, spans_of
