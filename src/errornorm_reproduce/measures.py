@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from errornorm.data.files import Quarantine, written
+from errornorm.data.files import written
+from errornorm.data.quarantine import Quarantine
 from errornorm.evaluation.judge import batches
 from errornorm.evaluation.likelihood import likelihood
 from errornorm.evaluation.metrics import Statistics, statistics

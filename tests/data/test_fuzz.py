@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from errornorm.curation.prune_input import KEPT, Input
-from errornorm.data.files import Quarantine
 from errornorm.data.lines import BOM, MAX_BYTES, DataError, Problem
+from errornorm.data.quarantine import Quarantine
 from errornorm.data.records import Corpus, Record, checked
 from errornorm.data.values import DEEPEST
 from errornorm.scoring.corpus import Reading

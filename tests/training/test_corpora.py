@@ -9,8 +9,8 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from errornorm.data.files import Quarantine
 from errornorm.data.lines import DataError
+from errornorm.data.quarantine import Quarantine
 from errornorm.training import corpora
 from errornorm.training.config import Source
 from tests.tiny import PAIRS, write_jsonl

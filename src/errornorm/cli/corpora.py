@@ -54,7 +54,7 @@ def corrupt(
     repetition, truncated. Each example that is written says which noise it has, and which of its words are wrong.
     Lines that cannot be read are kept aside, with their numbers.
     """
-    from ..data import files
+    from ..data import corrupting
     from ..data.records import Corpus
 
     if not noise:
@@ -64,7 +64,7 @@ def corrupt(
     form = Corpus(corpus, pair).format
     names = column_names(columns, corpus, pair, "--source-field and --target-field")
     by_form = {"text": [target_field], "pairs": [source_field, target_field]}
-    done = files.corrupt_file(
+    done = corrupting.corrupt_file(
         Corpus(corpus, pair, columns=names or by_form.get(form)), output, dict(noise),
         mode=mode, seed=seed, source=source_field, target=target_field, foreign=foreign,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -73,7 +73,7 @@ def corrupt(
     if as_json:
         print_json(asdict(done))
         return
-    print_table(("noise", "examples", "share"), files.summary(done))
+    print_table(("noise", "examples", "share"), corrupting.summary(done))
     out(f"\n{done.records} records = {done.used} used + {done.quarantined} quarantined; {done.written} written")
     out(done.output)
     if done.quarantine:

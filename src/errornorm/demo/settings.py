@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..data import grammar
-from ..data.files import Quarantine, written
+from ..data.files import written
 from ..data.lines import DataError
 from ..data.noise import corrupt
+from ..data.quarantine import Quarantine
 from ..data.records import Corpus
 from ..training.config import (
     Checkpoints,

@@ -8,8 +8,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ..allocators import refused
-from ..data.files import Quarantine
 from ..data.lines import DataError, Problem, Where
+from ..data.quarantine import Quarantine
 from ..data.records import Corpus, Record, checked
 from ..data.values import MISSING, value_at
 from .config import Source

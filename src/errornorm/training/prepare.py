@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy
 
-from ..data.files import Quarantine
 from ..data.lines import DataError, require_again
+from ..data.quarantine import Quarantine
 from ..evaluation.encode import encode
 from . import corpora, store, tokenizing
 from .batches import Examples, Pairs, Rows

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from .._version import __version__
-from ..data.files import Quarantine
 from ..data.lines import DataError, Problem, lines_of, read_lines
+from ..data.quarantine import Quarantine
 from ..evaluation import decode
 from ..evaluation.judge import BY_TASK, Question, Verdict, judge
 from ..near import near
