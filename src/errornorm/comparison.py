@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .data.lines import DataError
+from .data.values import finite
 from .evaluation import picture
 from .evaluation.groups import Difference, Group, alike, differing, grouped, obstacle
 from .evaluation.runs import LOWER, MEASURES, Run, find
@@ -63,7 +63,7 @@ class Comparison:
             "notes": self.notes,
             "unfinished": [str(path) for path in self.unfinished],
         }
-        return {name: _finite(fact) for name, fact in facts.items()}
+        return dict(finite(facts))
 
     def draw(self, path: Path) -> None:
         """A picture: curves of the methods on the left, the main measure on the right. Needs matplotlib."""
@@ -208,11 +208,3 @@ def _cell(group: Group, name: str) -> str:
         return "-"
     found, digits = group.measured[name], _digits(name)
     return f"{found.mean:{digits}} ± {'-' if found.sd is None else format(found.sd, digits)}"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
