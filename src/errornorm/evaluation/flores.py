@@ -19,38 +19,25 @@ from ..data.lines import DataError
 KNOWN = {"14bb8dfb35c0ffdea7bc01e56cea38b9e3d5efcdcb9c251d6b40538e1aab555a": "flores200"}
 
 
-def checked(path: Path, sha256: str | None = None) -> Path:
-    """The file, if it is the one that it should be.
-
-    Args:
-        path: A SentencePiece model.
-        sha256: What its checksum must be. If not given, one of `KNOWN`.
-    """
-    _digest(path, sha256)
-    return path
-
-
-def _digest(path: Path, sha256: str | None) -> str:
+def _name(path: Path) -> str:
+    """Of a model in signatures; one that is not known is refused."""
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; check the name of the flores200 model") from error
-    expected = list(KNOWN) if sha256 is None else [sha256.strip().lower()]
-    if found not in expected:
+    if found not in KNOWN:
         raise DataError(
-            f"{path}: not the flores200 model: its SHA-256 is {found}, not {' or '.join(expected)}; get the file again"
+            f"{path}: not the flores200 model: its SHA-256 is {found}, not {' or '.join(KNOWN)}; get the file again"
         )
-    return found
+    return KNOWN[found]
 
 
 class Tokenizer:
-    """Pieces of a text, as sacrebleu wants them. Arguments: see `checked`."""
+    """Pieces of a text, as sacrebleu wants them."""
 
-    def __init__(self, path: Path, sha256: str | None = None) -> None:
-        digest = _digest(path, sha256)
-        # A file that only the caller knows must not pass for the official one.
-        self._name = KNOWN.get(digest, f"spm-{digest[:12]}")
+    def __init__(self, path: Path) -> None:
+        self._name = _name(path)
         try:
             sentencepiece = importlib.import_module("sentencepiece")
         except ImportError as error:

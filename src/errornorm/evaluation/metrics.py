@@ -46,7 +46,7 @@ def bleu(
     outputs: Sequence[str],
     references: Sequence[str],
     tokenize: str = "13a",
-    flores_model: Path | flores.Tokenizer | None = None,
+    flores_model: Path | None = None,
 ) -> Score:
     """Corpus BLEU of sacrebleu. `flores200` without `flores_model` falls back to 13a, with a notice."""
     _check(outputs, references=references)
@@ -101,7 +101,7 @@ def measure(
     references: Sequence[str],
     sources: Sequence[str],
     tokenize: str = "13a",
-    flores_model: Path | flores.Tokenizer | None = None,
+    flores_model: Path | None = None,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Values and signatures by name.
 
@@ -137,7 +137,7 @@ def statistics(
     references: Sequence[str],
     sources: Sequence[str],
     tokenize: str = "13a",
-    flores_model: Path | flores.Tokenizer | None = None,
+    flores_model: Path | None = None,
 ) -> dict[str, Statistics]:
     """The same measures sentence by sentence, for resampling. Names: of `VALUES`."""
     _check(outputs, references=references, sources=sources)
@@ -170,12 +170,12 @@ def _check(outputs: Sequence[str], **others: Sequence[str]) -> None:
         raise ValueError("0 outputs: there is nothing to measure")
 
 
-def require_tokenizer(tokenize: str, flores_model: Path | flores.Tokenizer | None = None) -> None:
+def require_tokenizer(tokenize: str, flores_model: Path | None = None) -> None:
     """Refuse a tokenizer of BLEU whose packages or file are not there."""
     _bleu(tokenize, flores_model)
 
 
-def _bleu(tokenize: str, flores_model: Path | flores.Tokenizer | None, force: bool = False) -> Any:
+def _bleu(tokenize: str, flores_model: Path | None, force: bool = False) -> Any:
     """force: no advice of sacrebleu about texts that look tokenized."""
     try:
         from sacrebleu.metrics.bleu import BLEU
@@ -193,7 +193,7 @@ def _bleu(tokenize: str, flores_model: Path | flores.Tokenizer | None, force: bo
             raise ImportError(f"the tokenizer {tokenize} needs more: pip install sacrebleu[{tokenize[:2]}]") from error
     assert flores_model is not None
     metric: Any = BLEU(tokenize="none", force=force)
-    metric.tokenizer = flores_model if isinstance(flores_model, flores.Tokenizer) else flores.loaded(flores_model)
+    metric.tokenizer = flores.loaded(flores_model)
     metric.tokenizer_signature = metric.tokenizer.signature()
     return metric
 
