@@ -7,12 +7,12 @@ from pathlib import Path
 
 from .entries import ENTRIES
 from .measure import YARDSTICKS, Progress, measure
-from .memory import peak_bytes, workspace
+from .memory import peak_bytes
 from .problem import Size
 from .report import require_matplotlib, save, table
-from .result import Result, Row, Settings, load
+from .result import Result, Row, Settings
 
-__all__ = ["ENTRIES", "Result", "Row", "Settings", "Size", "load", "peak_bytes", "run", "save", "table", "workspace"]
+__all__ = ["ENTRIES", "Result", "Row", "Settings", "Size", "peak_bytes", "run", "save", "table"]
 
 
 def run(

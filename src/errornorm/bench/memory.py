@@ -45,26 +45,6 @@ def peak_bytes(name: str, size: Size, choices: Choices | None = None, threads: i
     return int(done.stdout.split()[-1])
 
 
-def workspace(
-    size: tuple[int, int, int], factors: tuple[int, ...] = (1, 2, 4), name: str = "ent_fraction"
-) -> dict[int, int]:
-    """Peak memory beyond the gradients, by number of tokens: what a kernel needs for itself.
-
-    Args:
-        size: Tokens, hidden size, vocabulary.
-        factors: Multiples of the tokens to measure.
-        name: Which entry of the benchmark.
-    """
-    tokens, hidden, vocab = size
-    used: dict[int, int] = {}
-    for larger in (Size(factor * tokens, hidden, vocab) for factor in factors):
-        peak = peak_bytes(name, larger)
-        if peak is None:
-            raise RuntimeError(UNKNOWN)
-        used[larger.tokens] = peak - larger.gradient_bytes
-    return used
-
-
 def child() -> None:
     """In a fresh process: do the job of the first argument, print the bytes."""
     job = json.loads(sys.argv[1])

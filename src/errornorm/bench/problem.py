@@ -21,10 +21,6 @@ class Size(NamedTuple):
     hidden: int
     vocab: int
 
-    @property
-    def gradient_bytes(self) -> int:
-        return 4 * self.hidden * (self.tokens + self.vocab)
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Literal
 
 
@@ -56,18 +55,3 @@ class Result:
 
     def to_json(self) -> str:
         return json.dumps({"rows": [asdict(row) for row in self.rows]}, indent=1) + "\n"
-
-    @staticmethod
-    def from_json(text: str) -> Result:
-        rows = json.loads(text)["rows"]
-        return Result(
-            tuple(
-                Row(**{**row, "times_ms": tuple(row["times_ms"]), "settings": Settings(**row["settings"])})
-                for row in rows
-            )
-        )
-
-
-def load(folder: Path) -> Result:
-    """What `save` wrote."""
-    return Result.from_json((folder / "bench.json").read_text())

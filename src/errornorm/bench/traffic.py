@@ -29,9 +29,6 @@ class Traffic:
     def bytes(self, kind: str) -> int:
         return sum(one.bytes for one in self.sent if one.kind == kind)
 
-    def calls(self, kind: str) -> int:
-        return sum(one.kind == kind for one in self.sent)
-
 
 @contextmanager
 def counted() -> Iterator[Traffic]:
