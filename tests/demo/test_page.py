@@ -14,7 +14,8 @@ import pytest
 from errornorm.data.grammar import corpus
 from errornorm.demo import page
 from errornorm.demo.headline import headline
-from errornorm.demo.page import Curve, Page, Row, Sample, Sentence, Token, render
+from errornorm.demo.page import render
+from errornorm.demo.parts import Curve, Page, Row, Sample, Sentence, Token
 from tests.demo.html_tree import tree
 
 NASTY = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> &amp; {{ 7 * 7 }}"
@@ -132,7 +133,6 @@ def test_every_text_from_outside_is_escaped():
         settings={NASTY[:50]: NASTY, "BLEU signature": NASTY},
         command=NASTY,
         seconds=1.0,
-        curves_of=NASTY,
     )
     text = render(nasty)
     root = tree(text)

@@ -13,9 +13,7 @@ from typing import Any
 from ..data.visible import plain
 from .charts import HEIGHT, WIDTH, Chart, Series, chart
 from .headline import SPACE, aside, collapsed, headline
-from .parts import LARGEST_NORM, Curve, Noise, Page, Row, Sample, Sentence, Token, Verdict, check
-
-__all__ = ["Curve", "Noise", "Page", "Row", "Sample", "Sentence", "Token", "Verdict", "render"]
+from .parts import LARGEST_NORM, Curve, Page, Row, Sample, check
 
 NO_JINJA = "the page needs jinja2: pip install errornorm[train]"
 # With these the page stays below 2 MB whatever the texts are.

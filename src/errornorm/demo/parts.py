@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Literal
 
 Verdict = Literal["correct", "copy", "wrong", "other"]  # other: not a copy, and nothing decides whether it is right
@@ -83,7 +83,6 @@ class Page:
         settings: Name and value, in the order shown.
         command: The command line that made the page.
         seconds: That it took, with everything.
-        curves_of: The data on which the curves were measured.
     """
 
     title: str
@@ -94,7 +93,6 @@ class Page:
     settings: dict[str, str]
     command: str
     seconds: float
-    curves_of: str = field(default="training batches")
 
     @property
     def judged(self) -> bool:

@@ -15,8 +15,8 @@ from ..data.files import written
 from ..data.lines import DataError
 from ..evaluation.metrics import copies
 from ..training.rundir import RunDir, read_rows
-from .page import Curve, Page, Row, Sample, render
-from .parts import Verdict
+from .page import render
+from .parts import Curve, Page, Row, Sample, Verdict
 from .sentences import sentences
 from .settings import METHODS, NOISE, Size, Task, config, embedded, own
 from .workers import GREEDY, train_all
