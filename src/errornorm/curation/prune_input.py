@@ -16,6 +16,7 @@ import numpy
 from ..data.lines import BOM, MAX_BYTES, DataError, Problem, is_longer, opened
 from ..data.records import Corpus, Record
 from ..scoring.corpus import SIDES, file_digest
+from ..scoring.objects import AGAIN
 from ..scoring.table import META, Scores
 from ..training import corpora
 from ..training.config import Source
@@ -59,7 +60,7 @@ class Input:
         """
         about = scores.meta.get("corpus")
         if not isinstance(about, dict) or not _is_told(about):
-            raise DataError(f"{scores.folder / META}: it does not say what was scored; score the corpus again")
+            raise DataError(f"{scores.folder / META}: it does not say what was scored; {AGAIN}")
         place, other = (
             None if (at := given or there) is None else Path(at)
             for given, there in ((corpus, about.get("path")), (pair, about.get("pair")))
@@ -218,7 +219,7 @@ def require_lines(lines: Any, last: int | None, folder: Path) -> None:
         odd[1:] |= lines[1:] <= lines[:-1]
     if odd.any():
         number = lines[odd.argmax()]
-        raise DataError(f"{folder}: damaged (line {number} is not in the corpus at this place); score the corpus again")
+        raise DataError(f"{folder}: damaged (line {number} is not in the corpus at this place); {AGAIN}")
 
 
 def states_of(lines: Any, dropped: Any) -> bytes:

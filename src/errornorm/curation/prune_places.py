@@ -8,6 +8,7 @@ from pathlib import Path
 from ..data.files import real, require_place
 from ..data.lines import NOT_UNPACKED, PACKED, DataError
 from ..data.records import Corpus
+from ..scoring.objects import AGAIN
 from ..scoring.table import Scores
 from .prune_choose import Chosen
 from .prune_input import Input
@@ -102,4 +103,4 @@ class Counted:
         """Refuse to lose a record."""
         if self.records != self.kept + self.pruned + self.quarantined:
             told = str(self).replace(" = ", ", but ")
-            raise DataError(f"{scores}: {told}: nothing was written; score the corpus again")
+            raise DataError(f"{scores}: {told}: nothing was written; {AGAIN}")

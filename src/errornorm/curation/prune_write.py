@@ -19,7 +19,7 @@ from ..data.files import real
 from ..data.lines import PACKED, DataError, Problem, seekable
 from ..data.records import Corpus, Record
 from ..data.values import finite
-from ..scoring.objects import fields_of
+from ..scoring.objects import AGAIN, fields_of
 from ..scoring.table import Scores
 from .prune_choose import Chosen
 from .prune_input import KEPT, Input, corpus_of
@@ -94,7 +94,7 @@ def write_weighted(
     def of(line: int) -> Spans:
         found, own = next(weights, (0, []))
         if found != line:
-            raise DataError(f"{scores.folder}: its rows are not in the order of the corpus; score the corpus again")
+            raise DataError(f"{scores.folder}: its rows are not in the order of the corpus; {AGAIN}")
         return own
 
     with writing(output) as file:

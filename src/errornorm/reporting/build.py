@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.files import real, require_place, written
 from ..data.lines import DataError
 from ..scoring.memory import InMemory, scores_of
+from ..scoring.objects import AGAIN
 from ..scoring.table import Scores
 from . import figures as drawing
 from .gather import gather
@@ -107,9 +108,7 @@ def _same(name: str, path: Path) -> bool:
 def _quarantined(rows: Scores) -> Quarantined:
     lost = read_quarantine(rows.quarantine, LINES)
     if lost.total != rows.meta["quarantined"]:
-        raise DataError(
-            f"{lost.total} quarantined lines and meta.json says {rows.meta['quarantined']}; score the corpus again"
-        )
+        raise DataError(f"{lost.total} quarantined lines and meta.json says {rows.meta['quarantined']}; {AGAIN}")
     return lost
 
 

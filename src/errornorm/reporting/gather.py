@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..curation.groups import LENGTH as BY_LENGTH
 from ..data.lines import DataError
 from ..near import near
-from ..scoring.objects import fields_of
+from ..scoring.objects import AGAIN, fields_of
 from ..scoring.rank import aggregate, lists
 from ..scoring.table import Scores
 from .grid import LOSS, NORM, RED, YELLOW, Counts, count, known, places
@@ -67,7 +67,7 @@ class Gathered:
         norms, bounds = lists(some["error_norm"])
         nlls, other = lists(some["nll"])
         if not numpy.array_equal(bounds, other):
-            raise DataError("the columns error_norm and nll are not of the same tokens; score the corpus again")
+            raise DataError(f"the columns error_norm and nll are not of the same tokens; {AGAIN}")
         records = some["record"].to_numpy(zero_copy_only=False).astype(numpy.int64)
         rows = numpy.arange(self.tally.rows, self.tally.rows + len(records))
         wide = norms.astype(numpy.float64)
@@ -142,9 +142,9 @@ def gather(rows: Scores, group_by: str | None) -> Gathered:
             found.add(some)
     tally, expected = found.tally, int(rows.meta["used"])
     if tally.rows != expected:
-        raise DataError(f"the table has {tally.rows} rows and its meta.json says {expected}; score the corpus again")
+        raise DataError(f"the table has {tally.rows} rows and its meta.json says {expected}; {AGAIN}")
     if rows.meta["records"] != expected + rows.meta["quarantined"]:
-        raise DataError("meta.json: records are not used + quarantined; score the corpus again")
+        raise DataError(f"meta.json: records are not used + quarantined; {AGAIN}")
     known = tally.tokens - tally.undefined
     tally.norm_mean, tally.loss_mean = tally.norm_mean / max(known, 1), tally.loss_mean / max(known, 1)
     if found.groupings.named is not None and tally.rows and not found.groupings.found:

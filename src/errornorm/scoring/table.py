@@ -132,14 +132,14 @@ class Scores:
             try:
                 with pq.ParquetFile(part) as file:
                     if missing := [name for name in columns or SCHEMA.names if name not in file.schema_arrow.names]:
-                        raise DataError(f"{part}: no column {missing[0]!r}; score the corpus again")
+                        raise DataError(f"{part}: no column {missing[0]!r}; {AGAIN}")
                     other = [name for name in columns or SCHEMA.names if not _same(file.schema_arrow.field(name))]
                     if other:
-                        raise DataError(f"{part}: the column {other[0]!r} has another type; score the corpus again")
+                        raise DataError(f"{part}: the column {other[0]!r} has another type; {AGAIN}")
                     for rows in file.iter_batches(ROWS, columns=None if columns is None else list(columns)):
                         yield checked(from_part(rows, part))
             except pa.ArrowException as error:
-                raise DataError(f"{part}: not readable ({error}); score the corpus again") from error
+                raise DataError(f"{part}: not readable ({error}); {AGAIN}") from error
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows at once."""
