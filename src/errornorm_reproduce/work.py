@@ -120,11 +120,10 @@ def _shared(cell: Cell) -> dict[str, Any]:
 
 def before(cell: Cell) -> Cell:
     """The run that a cell fine-tunes the model of: likelihood on another corpus."""
-    told = _shared(cell)
-    changes = told.pop("pretrain")
-    return cell.but(
-        do="train", objective="mle", code="", noise=(), seed=0, split="test", settings=canonical(merged(told, changes))
-    )
+    shared = _shared(cell)
+    changes = shared.pop("pretrain")
+    settings = canonical(merged(shared, changes))
+    return cell.but(do="train", objective="mle", code="", noise=(), seed=0, split="test", settings=settings)
 
 
 def finished(base: Cell, place: Place) -> RunDir:

@@ -145,8 +145,8 @@ def gather(rows: Scores, group_by: str | None) -> Gathered:
         raise DataError(f"the table has {tally.rows} rows and its meta.json says {expected}; {AGAIN}")
     if rows.meta["records"] != expected + rows.meta["quarantined"]:
         raise DataError(f"meta.json: records are not used + quarantined; {AGAIN}")
-    known = tally.tokens - tally.undefined
-    tally.norm_mean, tally.loss_mean = tally.norm_mean / max(known, 1), tally.loss_mean / max(known, 1)
+    numbers = max(tally.tokens - tally.undefined, 1)
+    tally.norm_mean, tally.loss_mean = tally.norm_mean / numbers, tally.loss_mean / numbers
     if found.groupings.named is not None and tally.rows and not found.groupings.found:
         name, there = found.groupings.named.name[:80], sorted(found.groupings.seen)
         raise ValueError(

@@ -104,13 +104,13 @@ class Grouping:
 
     def largest(self, most: int) -> list[int]:
         """Numbers of the values to show: half by size, the others by their mean error norm; those of few rows last."""
-        known = list(range(len(self.index)))
-        if len(known) <= most:
-            return known
+        every = list(range(len(self.index)))
+        if len(every) <= most:
+            return every
         rows, tokens, norm = (self.tables[name] for name in ("rows", "tokens", "norm"))
-        by_size = sorted(known, key=lambda k: (-int(tokens[k]), k))[: most // 2]
+        by_size = sorted(every, key=lambda k: (-int(tokens[k]), k))[: most // 2]
         mean = norm / numpy.maximum(tokens, 1)
-        rest = sorted(set(known) - set(by_size), key=lambda k: (rows[k] < WORST, -mean[k], k))
+        rest = sorted(set(every) - set(by_size), key=lambda k: (rows[k] < WORST, -mean[k], k))
         return sorted(by_size + rest[: most - len(by_size)])
 
 

@@ -114,8 +114,8 @@ def _alternatives(rows: Sequence[dict[str, Any]], begin: int, end: int, room: Ro
 
 
 def _mean(values: NDArray[Any], unit: int) -> int:
-    known = values[numpy.isfinite(values)]
-    return round(float(known.mean()) * unit) if len(known) else -1
+    numbers = values[numpy.isfinite(values)]
+    return round(float(numbers.mean()) * unit) if len(numbers) else -1
 
 
 def _labelled(row: dict[str, Any], begin: int, end: int) -> list[int]:

@@ -202,8 +202,8 @@ class Scorer:
         ranks, best, shares = self.forward.alternatives(judged, which, self.settings.alternatives)
         columns = zip(which.tolist(), ranks.tolist(), best.tolist(), shares.tolist(), strict=True)
         return {
-            i: {"rank": rank, "texts": [self._text(token) for token in tokens], "p": p}
-            for i, rank, tokens, p in columns
+            i: {"rank": place, "texts": [self._text(token) for token in tokens], "p": p}
+            for i, place, tokens, p in columns
         }
 
     def _table(self, rows: Sequence[_Row]) -> pa.Table:

@@ -152,11 +152,11 @@ def _unknown(keys: Keys) -> tuple[str, list[Keys]]:
             said = f"`{word}`" if word == name else f"did you mean `{word}`? It"
             places = _or([".".join(home) or "the top level" for home in homes])
             return f"unknown setting here; {said} belongs to {places}", [(*home, word) for home in homes]
-    if near := difflib.get_close_matches(plain, own, 1):
-        return f"unknown setting (did you mean {near[0]}?)", [(*keys[:-1], near[0])]
+    if close := difflib.get_close_matches(plain, own, 1):
+        return f"unknown setting (did you mean {close[0]}?)", [(*keys[:-1], close[0])]
     everywhere = {field: (*inside, field) for inside, model in SECTIONS.items() for field in model.model_fields}
-    if near := difflib.get_close_matches(plain, everywhere, 1):
-        return f"unknown setting here (did you mean {'.'.join(everywhere[near[0]])}?)", [everywhere[near[0]]]
+    if close := difflib.get_close_matches(plain, everywhere, 1):
+        return f"unknown setting here (did you mean {'.'.join(everywhere[close[0]])}?)", [everywhere[close[0]]]
     return f"unknown setting; {'.'.join(section) or 'the top level'} has {', '.join(own)}", []
 
 

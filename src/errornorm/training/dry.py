@@ -96,7 +96,7 @@ def _peak() -> int | None:
 def table(estimate: dict[str, Any]) -> list[tuple[str, str]]:
     """Rows for people."""
     seconds = estimate["seconds"]
-    time = f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
+    long = f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
     return [
         *((f"{x['split']} {x['name']}", f"{x['used']:,} of {x['records']:,} records") for x in estimate["counts"]),
         ("pruned, quarantined", f"{estimate['pruned']:,}, {estimate['quarantined']:,}"),
@@ -105,7 +105,7 @@ def table(estimate: dict[str, Any]) -> list[tuple[str, str]]:
         ("steps", f"{estimate['steps']:,} ({estimate['steps'] / estimate['steps_per_epoch']:.1f} epochs)"),
         (
             "training time",
-            f"{time} ({estimate['seconds_per_step']:.3f} s per step, {estimate['runs']} run(s))",
+            f"{long} ({estimate['seconds_per_step']:.3f} s per step, {estimate['runs']} run(s))",
         ),
         ("memory", f"{estimate['memory_bytes'] / 2**30:.1f} GB" if estimate["memory_bytes"] else "unknown"),
         ("disk", f"{estimate['disk_bytes'] / 2**20:,.0f} MB"),

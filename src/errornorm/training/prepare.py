@@ -119,9 +119,9 @@ def load(config: TrainConfig, folder: Path) -> Prepared:
     return Prepared(tokenizer, dataset, Examples(lengths, groups, config.data.temperature), **sets, counts=counts)
 
 
-def labels(corpora: Sequence[Source]) -> list[str]:
+def labels(sources: Sequence[Source]) -> list[str]:
     """A name for each corpus, also where files in several folders have the same one."""
-    names = [corpus.label for corpus in corpora]
+    names = [source.label for source in sources]
     return [f"{x} ({names[:i].count(x) + 1})" if names.count(x) > 1 else x for i, x in enumerate(names)]
 
 

@@ -220,8 +220,8 @@ class _Builder:
         before = len(self._made.faults)
         key = self._scalar(node, (*keys, text))
         if not isinstance(key, str) and len(self._made.faults) == before:
-            shown = yamlwords.short(text)
-            self._fault(node.start_mark, (*keys, text), f"a key must be a text; put it in quotes: '{shown}'")
+            problem = f"a key must be a text; put it in quotes: '{yamlwords.short(text)}'"
+            self._fault(node.start_mark, (*keys, text), problem)
         return key if isinstance(key, str) else text
 
     def _pairs(self, node: MappingNode, keys: Keys) -> Iterator[tuple[Node, Node, bool]]:
