@@ -223,25 +223,24 @@ def _measured(
 
 def _described(exact: dict[str, float], around: dict[str, Floats]) -> dict[str, Any]:
     row: dict[str, Any] = {}
-    for measure, value in exact.items():
-        lowest = -1.0 if measure == "correlation" else 0.0
-        found = interval(value, around[measure], lowest) if measure in around else None
-        row[measure] = value
-        row[f"{measure}_low"], row[f"{measure}_high"] = found or (None, None)
+    for name, value in exact.items():
+        row |= _with_interval(name, value, around.get(name), -1.0 if name == "correlation" else 0.0, 1.0)
     return row
 
 
 def _compared(
     one: tuple[dict[str, float], dict[str, Floats]], other: tuple[dict[str, float], dict[str, Floats]]
 ) -> dict[str, Any]:
-    differences = {f"{name}_difference": one[0][name] - other[0][name] for name in one[0]}
-    around = {f"{name}_difference": one[1][name] - other[1][name] for name in one[1]}
     row: dict[str, Any] = {}
-    for name, value in differences.items():
-        found = interval(value, around[name], -2.0, 2.0) if name in around else None
-        row[name] = value
-        row[f"{name}_low"], row[f"{name}_high"] = found or (None, None)
+    for name, value in one[0].items():
+        around = one[1][name] - other[1][name] if name in one[1] else None
+        row |= _with_interval(f"{name}_difference", value - other[0][name], around, -2.0, 2.0)
     return row
+
+
+def _with_interval(name: str, value: float, around: Floats | None, low: float, high: float) -> dict[str, Any]:
+    found = None if around is None else interval(value, around, low, high)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), (value, *(found or (None, None))), strict=True))
 
 
 def _completed(row: dict[str, Any]) -> dict[str, Any]:

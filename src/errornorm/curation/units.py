@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..scoring.checks import PLACES, require_numbers
 from ..scoring.objects import fields_of
-from ..scoring.rank import AGGREGATES, SIGNS, aggregate, lists, of_tokens
+from ..scoring.rank import AGGREGATED, AGGREGATES, SIGNS, aggregate, lists, of_tokens
 from ..scoring.table import Scores
 from ..scoring.words import word_of
 from .groups import Grouping
@@ -24,8 +24,8 @@ Ints = NDArray[numpy.int64]
 LEVELS = ("token", "word", "sentence")
 SCORES = {
     "token": tuple(SIGNS),
-    "word": tuple(f"{name}_{how}" for name in SIGNS for how in AGGREGATES),
-    "sentence": (*(f"{name}_{how}" for name in SIGNS for how in AGGREGATES), "above"),
+    "word": AGGREGATED,
+    "sentence": (*AGGREGATED, "above"),
 }
 
 
@@ -143,20 +143,18 @@ class _Batch:
         texts = numpy.repeat(self.numbers, numpy.diff(self.word_bounds))
         self.unscored = int((~numpy.isnan(self.words)).sum() - (~numpy.isnan(self.words[which])).sum())
         bounds = numpy.append(begins, len(inside))
-        values = {
-            f"{name}_{how}": aggregate(self.values[name][inside], bounds, how) for name in SIGNS for how in AGGREGATES
-        }
+        values = _aggregated({name: column[inside] for name, column in self.values.items()}, bounds)
         return _units(values, self.words[which], texts[which])
 
     def sentence(self) -> Units:
         full = self.bounds[1:] > self.bounds[:-1]
-        values = {
-            f"{name}_{how}": aggregate(self.values[name], self.bounds, how)[full]
-            for name in SIGNS
-            for how in AGGREGATES
-        }
-        values["above"] = self.above[full]
+        aggregated = _aggregated(self.values, self.bounds) | {"above": self.above}
+        values = {name: column[full] for name, column in aggregated.items()}
         return _units(values, self.verdicts[full], self.numbers[full], self.shares[full])
+
+
+def _aggregated(values: Mapping[str, Floats], bounds: Ints) -> dict[str, Floats]:
+    return {f"{name}_{how}": aggregate(values[name], bounds, how) for name in SIGNS for how in AGGREGATES}
 
 
 def _units(values: Mapping[str, Floats], labels: Floats, texts: Ints, share: Floats | None = None) -> Units:

@@ -23,7 +23,8 @@ AGGREGATES: dict[str, Callable[[Floats, NDArray[Any]], Floats]] = {
     "first": lambda values, begins: values[begins],
     "sum": lambda values, begins: numpy.add.reduceat(values, begins),
 }
-NAMES = [*SIGNS, *(f"{name}_{how}" for name in SIGNS for how in AGGREGATES), "above"]
+AGGREGATED = tuple(f"{name}_{how}" for name in SIGNS for how in AGGREGATES)
+NAMES = [*SIGNS, *AGGREGATED, "above"]
 
 
 def parse(name: str) -> tuple[str, str]:
