@@ -7,14 +7,14 @@ from, where checkpoints go, what is written down.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..evaluation.judge import BY_TASK, Question, judge
+from ..evaluation.judge import judge
 from ..evaluation.runs import LOWER
 from ..integrations.attach import Attachment
 from ..integrations.telemetry import PREFIX
@@ -22,6 +22,7 @@ from . import checkpoints
 from .batches import Plan
 from .config import TrainConfig
 from .disk import room_for
+from .measured import mean_of, question, sets_of
 from .pickles import loading_checkpoint
 from .prepare import Prepared
 from .rundir import RunDir
@@ -90,7 +91,7 @@ class RunTrainer(Trainer):
             verdict = judge(self.model, self.prepared.tokenizer, part.texts, asked, part.prefix)
             rows[part.name] = verdict.values
         values = told(mean_of(list(rows.values())))  # ranks that differ in the last bit must not differ in the best
-        row = {"step": self.state.global_step, "split": "valid"} | values | _parts(rows)
+        row = {"step": self.state.global_step, "split": "valid"} | values | sets_of(rows)
         with together():
             self.run.append(self.run.metrics, row)
         found = {f"eval_{name}": value for name, value in values.items()}
@@ -282,27 +283,3 @@ def _refuse_shared(model: Any) -> None:
             "FSDP cannot shard embeddings that encoder and decoder share: start it with torchrun, without FSDP, or set "
             "model.overrides: {tie_word_embeddings: false, share_encoder_decoder_embeddings: false}"
         )
-
-
-def question(config: TrainConfig, names: Any) -> Question:
-    """What the evaluation part of a configuration asks."""
-    e = config.evaluation
-    return Question(names, e.beams, e.max_new_tokens, config.data.max_length, e.limit, e.tokenize, e.flores_model)
-
-
-def measures(config: TrainConfig) -> Sequence[str]:
-    """What is measured at the end. An empty list is a choice too."""
-    return BY_TASK[config.task] if config.evaluation.metrics is None else config.evaluation.metrics
-
-
-def mean_of(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Of each number; counts are summed, and settings are as they are."""
-    if len(rows) == 1:
-        return rows[0]
-    total = {name: sum(row[name] for row in rows) for name in rows[0]}
-    means = {name: value if name in ("num", "tokens") else value / len(rows) for name, value in total.items()}
-    return means | {name: rows[0][name] for name in ("beams",) if name in rows[0]}
-
-
-def _parts(rows: dict[str, dict[str, float]]) -> dict[str, Any]:
-    return {"sets": rows} if len(rows) > 1 else {}

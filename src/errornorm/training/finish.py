@@ -12,7 +12,8 @@ from . import checkpoints
 from .card import model_card
 from .config import TrainConfig
 from .curves import draw
-from .engine import RunTrainer, mean_of, measures, question
+from .engine import RunTrainer
+from .measured import mean_of, measures, question, sets_of
 from .prepare import EvaluationSet, Prepared
 from .progress import Progress
 from .rundir import RunDir
@@ -36,7 +37,7 @@ def finish(
         "split": split if sets else None,
         **(mean_of([verdict.values for verdict in verdicts.values()]) if verdicts else {}),
         "signatures": next(iter(verdicts.values())).signatures if verdicts else {},
-        **({"sets": {name: verdict.values for name, verdict in verdicts.items()}} if len(verdicts) > 1 else {}),
+        **sets_of({name: verdict.values for name, verdict in verdicts.items()}),
         "step": trainer.state.best_global_step or trainer.state.global_step,
         **{key: about[key] for key in ("task", "method", "objective", "seed", "data_hash")},
         "errornorm": __version__,

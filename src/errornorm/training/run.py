@@ -21,8 +21,9 @@ from ..integrations.trainer import robust
 from . import checkpoints, configfile, models, prepare
 from .config import TrainConfig
 from .disk import room_for
-from .engine import Journal, RunTrainer, Stopper, measures, question
+from .engine import Journal, RunTrainer, Stopper
 from .finish import finish
+from .measured import measures, question
 from .pickles import refuse_code, require_state
 from .prepare import Prepared
 from .progress import Progress, Quiet
