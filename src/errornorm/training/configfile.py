@@ -12,7 +12,7 @@ except ImportError as error:
     raise ImportError("training needs more packages: pip install errornorm[train]") from error
 
 from ..data.lines import Where
-from . import configwords, yamltree
+from . import configwords, yamltree, yamlwrite
 from .config import Source, TrainConfig
 from .configdocs import reference, schema
 from .yamltree import ConfigError, Fault, Keys, Place, Tree
@@ -130,4 +130,4 @@ def _inside(tree: Tree, parent: Any, keys: Keys, where: Where, after: str) -> An
 
 def dump(config: TrainConfig) -> str:
     """All settings as YAML, defaults too; `load` makes the same configuration of it."""
-    return yamltree.write(config.model_dump())
+    return yamlwrite.write(config.model_dump())

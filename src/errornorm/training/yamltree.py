@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NoReturn
 
 try:
@@ -14,7 +13,6 @@ try:
     from ruamel.yaml.error import MarkedYAMLError, StreamMark, YAMLError
     from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
     from ruamel.yaml.reader import ReaderError
-    from ruamel.yaml.representer import RepresenterError, SafeRepresenter
 except ImportError as error:
     raise ImportError("training needs more packages: pip install errornorm[train]") from error
 
@@ -24,13 +22,9 @@ from . import yamlwords
 MAX_BYTES = 2**18
 MAX_NODES = 10_000  # with aliases written out
 MAX_DEPTH = 40
+SHOWN = 20  # faults
 
 Keys = tuple[Any, ...]  # from the root: keys of mappings, indexes of lists
-# Texts that no reader takes for anything else; all others are written in quotes.
-_PLAIN = re.compile(
-    r"(?!(?:true|false|yes|no|on|off|y|n|null|none|nan|inf)$)[a-z_/][\w./()=-]*", re.ASCII | re.IGNORECASE
-)
-
 _HALF = re.compile("[\ud800-\udfff]")  # of a character in UTF-16
 
 
@@ -284,37 +278,12 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def all_faults(faults: Sequence[Fault], most: int = 20) -> ConfigError:
+def all_faults(faults: Sequence[Fault]) -> ConfigError:
     """One error for all of them, by their place."""
     lines = list(dict.fromkeys(str(fault) for fault in sorted(faults, key=_order)))
-    more = [f"{faults[0].where.file}: and {len(lines) - most} more problems"] if len(lines) > most else []
-    return ConfigError("\n".join(lines[:most] + more))
+    more = [f"{faults[0].where.file}: and {len(lines) - SHOWN} more problems"] if len(lines) > SHOWN else []
+    return ConfigError("\n".join(lines[:SHOWN] + more))
 
 
 def _order(fault: Fault) -> tuple[bool, int, int]:
     return fault.where.line == 0, fault.where.line, fault.where.column or 0
-
-
-class _Representer(SafeRepresenter):
-    def text(self, text: str | PurePath) -> Any:
-        style = None if _PLAIN.fullmatch(str(text)) else '"'
-        return self.represent_scalar("tag:yaml.org,2002:str", str(text), style=style)
-
-
-_Representer.add_representer(str, _Representer.text)
-_Representer.add_multi_representer(PurePath, _Representer.text)
-
-
-def write(value: Any) -> str:
-    """Plain values as YAML, in their order; `parse` gives them back."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Representer = _Representer
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.width = 2**16
-    file = io.StringIO()
-    try:
-        yaml.dump(value, file)
-    except RepresenterError as error:
-        raise ValueError(f"a setting cannot be written as YAML: {error}") from None
-    return file.getvalue()
