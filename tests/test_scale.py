@@ -15,8 +15,8 @@ from errornorm.bench.problem import Size, problem
 from errornorm.bench.traffic import counted
 from errornorm.scale import SCOPES, Load, Sends, corpus_section, fit, growth_section, projection_section, ranks_section
 from errornorm.scale.figures import draw
-from errornorm.scale.page import FILES, rows_of
 from errornorm.scale.projection import Run
+from errornorm.scale.rows import FILES, rows_of
 from tests.processes import two_ranks
 
 ROOT = Path(__file__).parents[1]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .fit import Fit, fit
-from .page import corpus_section, growth_section, projection_section, ranks_section
+from .large import projection_section
+from .measured import corpus_section, growth_section, ranks_section
 from .traffic import SCOPES, Load, Sends
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..evaluation.picture import BASELINES, COLOURS, FAINT, GREY, INK, STYLE, titled
 from .fit import fit
-from .page import AXES, ENTRIES, FILES, VERBS, Files, Row, curve, rows_of, size
 from .projection import Run
+from .rows import AXES, ENTRIES, FILES, VERBS, Files, Row, curve, rows_of, size
 from .traffic import SCOPES, Sends
 
 SVG = {**STYLE, "svg.hashsalt": "errornorm", "svg.fonttype": "path"}
