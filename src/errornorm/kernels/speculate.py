@@ -288,10 +288,7 @@ class _HiddenStats(torch.autograd.Function):
         grad = TokenStats(**{n: g for n, g in zip(plan.names, grads, strict=True) if g is not None})
         with torch.autocast(hidden.device.type, enabled=False):
             rest = true = _stacked(grad, plan.own, stats.nll)
-            speculation, ctx.speculation = (
-                ctx.speculation,
-                None,
-            )  # handed over: a second backward starts afresh
+            speculation, ctx.speculation = ctx.speculation, None  # handed over: a second backward starts afresh
             if speculation is not None:
                 sums, guess = speculation
                 scale, rest = _explain(true, guess)
@@ -300,10 +297,7 @@ class _HiddenStats(torch.autograd.Function):
             if speculation is not None and (rest.abs() * size).sum() < (true.abs() * size).sum():
                 sums.scale_(scale)
             else:  # more to correct than to compute: start afresh, which keeps the rounding of a bad guess out
-                sums, rest = (
-                    _Sums.zeros((hidden, weight, bias), ctx.needs_input_grad[:3], stats.nll.dtype),
-                    true,
-                )
+                sums, rest = _Sums.zeros((hidden, weight, bias), ctx.needs_input_grad[:3], stats.nll.dtype), true
             todo = rest.any(0).nonzero().squeeze(1)
             limit = plan.rows_per_chunk(weight)
             work = _Pass(plan, hidden, weight, bias, min(len(todo), limit), sums)
