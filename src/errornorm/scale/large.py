@@ -34,36 +34,13 @@ def _the_run(run: Run) -> str:
 
 
 def _what_crosses(run: Run) -> str:
-    whole = run.gradients.over_the_link(run.ranks)
-    lines = []
-    for name, scope in SCOPES.items():
-        if scope.sharded or "sequences" in name:
-            continue
-        sends, rounds = scope.formula(run.load), scope.rounds or 0
-        linked, took = sends.over_the_link(run.ranks), run.seconds(sends, rounds)
-        lines.append(
-            (
-                scope.about,
-                size(linked),
-                f"{linked / whole:.0e}" if linked else "0",
-                f"{1e3 * took:.2f} ms" if took else "0",
-                f"{took / run.step_seconds:.2%}" if took else "0",
-                size(linked * run.steps),
-                size(state_bytes(scope)),
-            )
-        )
+    lines = [
+        _crossing(run, scope.about, scope.formula(run.load), scope.rounds or 0, size(state_bytes(scope)))
+        for name, scope in SCOPES.items()
+        if not scope.sharded and "sequences" not in name
+    ]
     gathered = Sends(0, run.gathered() // run.ranks)
-    lines.append(
-        (
-            "*a gather of all scores, which nothing here does*",
-            size(gathered.over_the_link(run.ranks)),
-            f"{gathered.over_the_link(run.ranks) / whole:.0e}",
-            f"{1e3 * run.seconds(gathered, 1):.2f} ms",
-            f"{run.seconds(gathered, 1) / run.step_seconds:.2%}",
-            size(gathered.over_the_link(run.ranks) * run.steps),
-            "",
-        )
-    )
+    lines.append(_crossing(run, "*a gather of all scores, which nothing here does*", gathered, 1, ""))
     header = (
         "scope", "over the link in a step", "to the gradients", "time", "of a step", "in the run", "in a checkpoint"
     )  # fmt: skip
@@ -77,6 +54,19 @@ def _what_crosses(run: Run) -> str:
             f"each GPU's link for {run.sequence:,} tokens, nearly all of it the hidden states' gradient in float32; "
             f"{1e3 * inside:.2f} ms at {run.inside / 1e9:.0f} GB/s, {inside / run.step_seconds:.2%} of a step.",
         ]
+    )
+
+
+def _crossing(run: Run, about: str, sends: Sends, rounds: int, state: str) -> tuple[str, ...]:
+    linked, took = sends.over_the_link(run.ranks), run.seconds(sends, rounds)
+    return (
+        about,
+        size(linked),
+        f"{linked / run.gradients.over_the_link(run.ranks):.0e}" if linked else "0",
+        f"{1e3 * took:.2f} ms" if took else "0",
+        f"{took / run.step_seconds:.2%}" if took else "0",
+        size(linked * run.steps),
+        state,
     )
 
 
