@@ -41,27 +41,13 @@ def estimate(config: TrainConfig, progress: Progress) -> dict[str, Any]:
         with progress.doing("reading the corpus") as tell:
             prepare.prepare(config, run.data, tell)
         prepared = prepare.load(config, run.data)
-        short = config.model_copy(
-            update={
-                "training": config.training.model_copy(update={"steps": STEPS}),
-                "evaluation": config.evaluation.model_copy(update={"every": 0}),
-                "checkpoints": Checkpoints(every=STEPS),
-                "logging": Logging(),
-            }
-        )
         model = models.build(config, prepared.tokenizer, config.seeds[0])
         with progress.doing("timing a few steps"):
-            trainer = RunTrainer(short, prepared, run, model, config.seeds[0])
-            robust(trainer, specs.objective(config.method), on_nan=config.training.on_nan)
-            clock = _Clock()
-            trainer.add_callback(clock)
-            trainer.train()
+            seconds = _seconds_per_step(config, prepared, run, model)
         newest = checkpoints.newest(run.checkpoints)
         assert newest is not None
         size = sum(path.stat().st_size for path in newest.rglob("*") if path.is_file())
         data = sum(path.stat().st_size for path in run.data.rglob("*") if path.is_file())
-        timed = clock.times[UNTIMED:]
-        seconds = (timed[-1] - timed[0]) / (len(timed) - 1)
         plan = Plan(prepared.examples, tokens=config.training.tokens_per_step, steps=1, seed=config.seeds[0])
         epoch = plan.steps_per_epoch()
         return {
@@ -82,6 +68,25 @@ def estimate(config: TrainConfig, progress: Progress) -> dict[str, Any]:
             "memory_bytes": _peak(),
             "disk_bytes": len(config.seeds) * (data + (config.checkpoints.keep + 2) * size),
         }
+
+
+def _seconds_per_step(config: TrainConfig, prepared: prepare.Prepared, run: RunDir, model: Any) -> float:
+    """Of a few steps, which leave a checkpoint; the first ones warm up."""
+    short = config.model_copy(
+        update={
+            "training": config.training.model_copy(update={"steps": STEPS}),
+            "evaluation": config.evaluation.model_copy(update={"every": 0}),
+            "checkpoints": Checkpoints(every=STEPS),
+            "logging": Logging(),
+        }
+    )
+    trainer = RunTrainer(short, prepared, run, model, config.seeds[0])
+    robust(trainer, specs.objective(config.method), on_nan=config.training.on_nan)
+    clock = _Clock()
+    trainer.add_callback(clock)
+    trainer.train()
+    timed = clock.times[UNTIMED:]
+    return (timed[-1] - timed[0]) / (len(timed) - 1)
 
 
 def _peak() -> int | None:
