@@ -131,10 +131,9 @@ def multi30k(asked: Asked) -> Splits:
 
     def read(split: str) -> Iterator[Example]:
         for language, size in zip(asked["languages"], sizes, strict=True):
-            sides = (_lines(asked.file(f"multi30k/{split}.{name}.gz")) for name in (source, language))
             more = {DIRECTION: f"{source}-{language}"} if several else {}
-            pairs = ({"source": a, "target": b, **more} for a, b in zip(*sides, strict=True))
-            yield from islice(pairs, size if split == "train" else None)
+            pairs = _aligned(asked, f"multi30k/{split}", source, language)
+            yield from (pair | more for pair in islice(pairs, size if split == "train" else None))
 
     return {"train": read("train"), "valid": read("val"), "test": read("test_2016_flickr")}
 
@@ -183,8 +182,7 @@ def manuals(asked: Asked) -> Splits:
     """Documentation of Python; sentences that are not too long."""
 
     def read(keep: Callable[[int], bool]) -> Iterator[Example]:
-        sides = (_lines(asked.file(f"python-docs-en-fr/pairs.{name}.gz")) for name in ("en", "fr"))
-        pairs = ({"source": a, "target": b} for a, b in zip(*sides, strict=True))
+        pairs = _aligned(asked, "python-docs-en-fr/pairs", "en", "fr")
         return _short((pair for number, pair in enumerate(pairs) if keep(number % HELD_OUT)), asked)
 
     return {
@@ -200,11 +198,14 @@ def europarl(asked: Asked) -> Splits:
 
 
 def _english_french(asked: Asked, folder: str) -> Splits:
-    def read(split: str) -> Iterator[Example]:
-        sides = (_lines(asked.file(f"{folder}/{split}.{name}.gz")) for name in ("en", "fr"))
-        return ({"source": a, "target": b} for a, b in zip(*sides, strict=True))
+    files = {"train": "train", "valid": "dev", "test": "test"}
+    return {split: _aligned(asked, f"{folder}/{name}", "en", "fr") for split, name in files.items()}
 
-    return {"train": read("train"), "valid": read("dev"), "test": read("test")}
+
+def _aligned(asked: Asked, name: str, source: str, target: str) -> Iterator[Example]:
+    """Two files that differ in the end of their names."""
+    sides = (_lines(asked.file(f"{name}.{language}.gz")) for language in (source, target))
+    return ({"source": a, "target": b} for a, b in zip(*sides, strict=True))
 
 
 def europarl_natural(asked: Asked) -> Splits:
