@@ -1,4 +1,4 @@
-"""From tokens to words and texts: means, maxima, and the share above a cutoff.
+"""From tokens to words: which word a token belongs to, and means and maxima of its tokens.
 
 Shapes: W words of all texts, one text after another; N tokens of all texts.
 """
