@@ -9,9 +9,7 @@ import typer
 
 from ..data.visible import visible
 from .app import app
-from .printing import MOST, AsJson, example, out, print_json, print_table, progress, say
-
-ScoresFolder = Annotated[Path, typer.Argument(metavar="SCORES", help="A folder that errornorm score has made.")]
+from .printing import MOST, AsJson, ScoresFolder, example, out, print_json, print_table, progress, say, span
 
 
 @app.command(
@@ -96,9 +94,3 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['against']}: {row['auroc_difference']:+.3f}",
         "-" if row["score"] == row["against"] else span(row, "auroc_difference", "+.3f"),
     )  # fmt: skip
-
-
-def span(row: dict[str, Any], name: str, form: str = ".3f") -> str:
-    """An interval."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "-" if low is None else f"{low:{form}} to {high:{form}}"

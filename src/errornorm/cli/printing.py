@@ -20,6 +20,7 @@ Columns = Annotated[
     str | None,
     typer.Option(metavar="A,B,...", help="Columns of a TSV without a first line of names.", show_default=False),
 ]
+ScoresFolder = Annotated[Path, typer.Argument(metavar="SCORES", help="A folder that errornorm score has made.")]
 MOST = 2**31 - 1  # of any number of things
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -144,3 +145,9 @@ def shown(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Result rows as the columns of a table."""
     names = [name for name in MEASURES if any(name in row for row in rows)]
     return [[MEASURES[n][0], *(MEASURES[n][1].format(r[n]) if n in r else "-" for r in rows)] for n in names]
+
+
+def span(row: dict[str, Any], name: str, form: str = ".3f") -> str:
+    """An interval."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "-" if low is None else f"{low:{form}} to {high:{form}}"

@@ -10,8 +10,7 @@ import typer
 
 from ..data.visible import visible
 from .app import app
-from .detects import ScoresFolder, span
-from .printing import MOST, AsJson, example, out, print_json, print_table, progress
+from .printing import MOST, AsJson, ScoresFolder, example, out, print_json, print_table, progress, span
 
 if TYPE_CHECKING:
     from ..curation.summary import Summary
