@@ -321,6 +321,28 @@ def test_closed_streams_are_no_error():
     assert done.returncode == 0
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")  # noqa: PTH110
+def test_full_streams():
+    def run(line, *argv):
+        return subprocess.run(["sh", "-c", f'"$@" {line}', "sh", *COMMAND, *argv], capture_output=True, text=True)
+
+    assert run("2>/dev/full", "kernels", "--no-such-option").returncode == 2
+    done = run(">/dev/full", "kernels")
+    where = f"{os.strerror(errno.ENOSPC)}: standard output"
+    assert (done.returncode, done.stderr) == (5, f"errornorm: {where}: make room, or choose another place\n")
+
+
+def test_nobody_listens_to_what_is_said(tmp_path):
+    (tmp_path / "a.en").write_text("a dog\n")
+    (tmp_path / "a.fr").write_text("un chien\n" * 9)
+    argv = ["corrupt", tmp_path / "a.en", tmp_path / "a.fr", "--noise", "typos=1", "-o", tmp_path / "noisy.jsonl"]
+    process = subprocess.Popen([*COMMAND, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stderr.close()
+    assert "9 records = 1 used + 8 quarantined" in process.stdout.read()
+    process.stdout.close()
+    assert process.wait() == 0
+
+
 def test_ctrl_c_at_the_very_start_is_one_line(tmp_path):
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))

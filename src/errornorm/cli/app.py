@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from ..data.files import LIMITS
 from ..data.visible import plain
 from ..training.stops import at_once
 from .printing import Said, example, out, say, verbatim
+from .streams import OUT, sound_streams
 
 EXITS = {
     0: "done",
@@ -61,10 +61,13 @@ class Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, and return its exit code."""
-    _open_streams()
+    with sound_streams():
+        return _main(sys.argv[1:] if argv is None else list(argv))
+
+
+def _main(words: list[str]) -> int:
     run, said = Run(), Said(logging.WARNING)
     logging.getLogger().addHandler(said)
-    words = sys.argv[1:] if argv is None else list(argv)
     try:
         with at_once("; no half-written file is left"):
             code = app(words, prog_name="errornorm", obj=run, standalone_mode=False)
@@ -75,15 +78,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("stopped by Ctrl-C; no half-written file is left")
         code = 130
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # Typer's answer to a reader that left, as `head` does
+        if _left(stop.__context__):  # Typer's answer
             return 0
         if isinstance(stop.code, str):
             say(stop.code)
         code = 1 if isinstance(stop.code, str) else stop.code
-    except BrokenPipeError:  # the same, at the flush: do not fail once more while closing
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
+        if _left(error):
+            return 0
         if run.debug:
             print(plain(traceback.format_exc()), file=sys.stderr)
         code, message = explain(error)
@@ -94,11 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(code or 0)
 
 
-def _open_streams() -> None:
-    """A stream that was closed before the start (`>&-`) leads nowhere."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
+def _left(error: BaseException | None) -> bool:
+    """Whether the reader of what is printed has read enough, as `head` does."""
+    return isinstance(error, BrokenPipeError) and error.filename == OUT
 
 
 def explain(error: Exception) -> tuple[int, str]:
