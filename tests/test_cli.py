@@ -359,8 +359,10 @@ def test_a_reader_that_leaves_is_no_error():
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-@pytest.mark.parametrize(("number", "code", "by"), [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")])
-def test_a_signal_leaves_no_file(tmp_path, number, code, by):
+@pytest.mark.parametrize(("name", "code", "by"), [
+    ("SIGINT", 130, "Ctrl-C"), ("SIGTERM", 143, "SIGTERM"), ("SIGHUP", 129, "SIGHUP"),
+])  # fmt: skip
+def test_a_signal_leaves_no_file(tmp_path, name, code, by):
     endless, output = tmp_path / "endless.txt", tmp_path / "out" / "noisy.jsonl"
     os.mkfifo(endless)
     argv = ["corrupt", str(endless), "--target-field", "text", "--noise", "repetition=0.5", "--output", str(output)]
@@ -370,7 +372,7 @@ def test_a_signal_leaves_no_file(tmp_path, number, code, by):
         feed.flush()
         while not (output.parent.is_dir() and any(output.parent.iterdir())):
             time.sleep(0.05)
-        process.send_signal(number)
+        process.send_signal(getattr(signal, name))
         _, err = process.communicate()
     assert process.returncode == code
     assert err == f"errornorm: stopped by {by}; no half-written file is left\n"

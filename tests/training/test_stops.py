@@ -15,11 +15,12 @@ import pytest
 from errornorm.training.stops import Stopped, Stops, at_once
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
+HUP = getattr(signal, "SIGHUP", TERM)  # Windows has none
 
 
 @pytest.fixture(autouse=True)
 def handlers():
-    before = {number: signal.getsignal(number) for number in (INT, TERM)}
+    before = {number: signal.getsignal(number) for number in (INT, TERM, HUP)}
     yield before
     for number, handler in before.items():
         assert signal.getsignal(number) is handler
@@ -55,7 +56,7 @@ def test_the_innermost_has_its_words():
             stopped(first)
 
 
-@pytest.mark.parametrize("number", [INT, TERM])
+@pytest.mark.parametrize("number", [INT, TERM, HUP])
 def test_the_first_signal_is_remembered(number):
     with Stops() as stops:
         assert (stops.asked, stops.signal, stops.due()) == (False, 0, False)

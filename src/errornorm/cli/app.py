@@ -29,6 +29,7 @@ EXITS = {
     4: "numerics: NaN or Inf where a number should be",
     5: "resources: out of memory, the disk is full, or another process has the run directory",
     6: "cells: some runs of a grid failed; their names and reasons are printed, all others are done",
+    129: "stopped by SIGHUP, as when a terminal is closed",
     130: "stopped by Ctrl-C",
     143: "stopped by SIGTERM",
 }

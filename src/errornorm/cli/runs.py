@@ -63,8 +63,8 @@ def train(
 ) -> None:
     """Train a model on noisy text, evaluate it, and save it.
 
-    The run directory gets the configuration, a manifest, metrics, curves, checkpoints and the model. Ctrl-C and
-    SIGTERM save a checkpoint first; --resume goes on from the last one, to the same result.
+    The run directory gets the configuration, a manifest, metrics, curves, checkpoints and the model. Ctrl-C,
+    SIGTERM and SIGHUP save a checkpoint first; --resume goes on from the last one, to the same result.
     """
     if config is not None and not (schema or dry_run):
         from ..training import glance

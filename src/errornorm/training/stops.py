@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the step goes on to its end, a checkpoint is saved, and then the run stops."""
+"""Ctrl-C, SIGTERM and SIGHUP: the step goes on to its end, a checkpoint is saved, and then the run stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+SIGNALS = (signal.SIGINT, *ENDS)
 
 
 class Stopped(Exception):  # noqa: N818 (it is no failure)
@@ -29,7 +30,7 @@ class Stopped(Exception):  # noqa: N818 (it is no failure)
 
     @property
     def exit_code(self) -> int:
-        """As a shell has it: 130 after Ctrl-C, 143 after SIGTERM."""
+        """As a shell has it: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP."""
         return 128 + self.signal
 
     def __str__(self) -> str:
@@ -45,7 +46,7 @@ class Stopped(Exception):  # noqa: N818 (it is no failure)
 
 @contextmanager
 def at_once(after: str | None = None) -> Iterator[Callable[[], None]]:
-    """Inside, SIGTERM ends the run where it is, as Ctrl-C does anyway: there is nothing to save.
+    """Inside, SIGTERM and SIGHUP end the run where it is, as Ctrl-C does anyway: there is nothing to save.
 
     Yields what ends it a second time, to be called now and then: a library may have caught the first. One inside
     another has its own words.
@@ -55,15 +56,15 @@ def at_once(after: str | None = None) -> Iterator[Callable[[], None]]:
     """
     handle = _AtOnce(after)
     here = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGTERM)
-    if not here or not (before is signal.SIG_DFL or isinstance(before, _AtOnce)):
-        yield handle.again
-        return
-    signal.signal(signal.SIGTERM, handle)
+    before = {number: signal.getsignal(number) for number in ENDS if here}
+    ours = {number: old for number, old in before.items() if old is signal.SIG_DFL or isinstance(old, _AtOnce)}
+    for number in ours:
+        signal.signal(number, handle)
     try:
         yield handle.again
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, old in ours.items():
+            signal.signal(number, old)
     handle.again()
 
 
@@ -83,7 +84,7 @@ class _AtOnce:
 class Stops:
     """Remembers the first signal, so that the training loop can stop between two steps.
 
-    A second Ctrl-C raises KeyboardInterrupt at once. A second SIGTERM changes nothing: launchers send several.
+    A second Ctrl-C raises KeyboardInterrupt at once. More of the others change nothing: launchers send several.
     Outside the main thread no signal can be caught, and nothing is. A signal that was ignored before stays ignored:
     so shells protect what runs in the background.
 
