@@ -180,6 +180,17 @@ def test_the_figure_is_of_a_level_with_both(tmp_path):
     found.save(tmp_path / "out")
 
 
+def test_nothing_is_written_among_the_scores(scores, capsys):
+    """`errornorm score` would refuse to go on with the folder."""
+    before = sorted(scores.folder.iterdir())
+    for place in (scores.folder, scores.folder / "inside"):
+        assert main(["detect", str(scores.folder), "--labels", "labels", "--output", str(place)]) == 2
+        assert f"choose a place beside it, such as {scores.folder.parent / 'detection'}" in capsys.readouterr().err
+        with pytest.raises(ValueError, match="for them alone"):
+            detect(scores, "labels", bootstrap=0).save(place)
+    assert sorted(scores.folder.iterdir()) == before
+
+
 def test_hostile_names_in_an_error_are_printed_plainly(tmp_path, capsys):
     rows = [{"text": "a b", "nll": [0.1, 0.2], "fields": {"\x1b[31mred": "\x9b2J\x1b]0;x\x07"}}] * 3
     folder = str(write(tmp_path / "scores", rows).folder)

@@ -286,7 +286,7 @@ def test_outputs_that_are_inputs(tmp_path, small):
         ({"output": tmp_path / "folder.jsonl"}, "is a folder"),
         ({"output": tmp_path / "circle.jsonl"}, "is a link that leads to itself"),
         ({"output": good, "removed": tmp_path / "pipe"}, "is a device or a pipe"),
-        ({"output": tmp_path / "scores" / "c.jsonl"}, "is in the folder of the scores"),
+        ({"output": tmp_path / "scores" / "c.jsonl"}, "the folder of the scores is for them alone"),
         ({"output": tmp_path / "b.tsv"}, "has the name of tsv, and the output is jsonl"),
         ({"output": good, "output_pair": tmp_path / "c.jsonl"}, "is one file"),
     ):

@@ -53,7 +53,10 @@ def detect(
     noisy units (less is better), and the difference in AUROC to the loss, with intervals from resampled texts.
     """
     from ..curation import detect as library
+    from ..scoring.table import refuse_among_scores
 
+    if output is not None:  # before the work, not behind it
+        refuse_among_scores(output, "detection")
     with progress() as tell:
         tell("measuring")
         found = library.detect(

@@ -23,7 +23,7 @@ from ..data.visible import json_text
 from ..near import near
 from ..scoring.memory import scores_of
 from ..scoring.rank import parse
-from ..scoring.table import ORIGIN, Scores
+from ..scoring.table import ORIGIN, Scores, refuse_among_scores
 from .correlation import correlation
 from .groups import LENGTH, Grouping, check_field
 from .labels import Judge, find_kind
@@ -75,6 +75,7 @@ class Detection:
         """detect.json and detect.png."""
         from .figure import draw_histograms
 
+        refuse_among_scores(folder, "detection")
         with written(folder / "detect.json") as file:
             file.write(json_text(self.as_dict(), indent=1) + "\n")
         draw_histograms(self.histograms, folder / "detect.png")

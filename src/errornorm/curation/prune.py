@@ -127,7 +127,7 @@ def prune(
         chosen, edge = _chosen(table, rule)
         return _pruned(table, chosen, edge, Counted.of_table(table, chosen), {})
     source = Input.of(table, corpus, pair, download)
-    places = Places.of(source, table.folder, unit, output, output_pair, removed)
+    places = Places.of(source, unit, output, output_pair, removed)
     source.verify()
     if unit == "token":
         _refuse_field(table, source, weights_field)

@@ -9,7 +9,7 @@ from ..data.files import real, require_place
 from ..data.lines import NOT_UNPACKED, PACKED, DataError
 from ..data.records import Corpus
 from ..scoring.objects import AGAIN
-from ..scoring.table import Scores
+from ..scoring.table import Scores, refuse_among_scores
 from .prune_choose import Chosen
 from .prune_input import Input
 
@@ -26,7 +26,6 @@ class Places:
     @staticmethod
     def of(
         source: Input,
-        scores: Path,
         unit: str,
         output: Path | str,
         pair: Path | str | None,
@@ -54,7 +53,7 @@ class Places:
                 raise ValueError(f"{place}: {place.suffix} cannot be written: use .gz or .zst, or leave it out")
         beside = None if tokens else Path(removed or output.with_name(output.name + ".removed.jsonl"))
         places = Places(output, None if pair is None else Path(pair), beside, form)
-        places._refuse(source.files, scores)
+        places._refuse(source.files)
         return places
 
     @property
@@ -65,7 +64,7 @@ class Places:
         named = {"output": self.output, "output_pair": self.pair, "removed": self.removed}
         return {name: None if path is None else str(path) for name, path in named.items()}
 
-    def _refuse(self, inputs: list[Path], scores: Path) -> None:
+    def _refuse(self, inputs: list[Path]) -> None:
         seen: set[Path] = set()
         for path in self.files:
             place = real(path)
@@ -76,8 +75,7 @@ class Places:
             if any(place == real(other) or (path.exists() and other.exists() and path.samefile(other))
                    for other in inputs):  # fmt: skip
                 raise ValueError(f"{path} is also the input: choose another name for the output")
-            if place.is_relative_to(real(scores)):
-                raise ValueError(f"{path} is in the folder of the scores: choose another place for the output")
+            refuse_among_scores(path, path.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.files import real, require_place, written
 from ..data.lines import DataError
-from ..scoring.memory import InMemory, scores_of
+from ..scoring.memory import scores_of
 from ..scoring.objects import AGAIN
-from ..scoring.table import Scores
+from ..scoring.table import Scores, refuse_among_scores
 from . import figures as drawing
 from .gather import gather
 from .page import shell
@@ -81,15 +81,10 @@ def report(
 
 
 def _check(rows: Scores, output: Path, figures: Path | None) -> None:
-    """Nothing that is read must be replaced; and `score` refuses a folder with other files."""
-    if not isinstance(rows, InMemory):
-        folder = real(rows.folder)
-        for place, name in ((output, "report.html"), (figures, "figures")):
-            if place is not None and real(place).is_relative_to(folder):
-                raise ValueError(
-                    f"{place}: the folder of the scores is for them alone: choose a place beside it, such as "
-                    f"{folder.parent / name}"
-                )
+    """Nothing that is read must be replaced."""
+    for place, name in ((output, "report.html"), (figures, "figures")):
+        if place is not None:
+            refuse_among_scores(place, name)
     if output.is_dir():
         raise ValueError(f"{output} is a folder: give the name of a file, such as {output / 'report.html'}")
     require_place(output)

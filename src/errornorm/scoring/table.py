@@ -34,7 +34,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..data.files import written_bytes
+from ..data.files import real, written_bytes
 from ..data.lines import DataError
 from .checks import STATISTICS, checked, odd_entry, ranges
 from .objects import AGAIN, from_part, read_object
@@ -145,6 +145,17 @@ class Scores:
         """All rows at once."""
         chosen = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
         return pa.Table.from_batches(self.batches(columns), schema=chosen)
+
+
+def refuse_among_scores(place: Path, name: str) -> None:
+    """Refuse a place in a folder of scores, which `score` would not go on with. `name` is for the advice."""
+    whole = real(place)
+    for folder in (whole, *whole.parents):
+        if (folder / META).is_file() and (folder / PART.format(0)).is_file():
+            raise ValueError(
+                f"{place}: the folder of the scores is for them alone: choose a place beside it, such as "
+                f"{folder.parent / name}"
+            )
 
 
 def _require_parts(folder: Path, count: int) -> None:
