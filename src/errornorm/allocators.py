@@ -1,4 +1,4 @@
-"""What allocators say when there is no memory left."""
+"""What is said when memory, or something else that a machine has little of, is used up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import errno
 
 # Those of CPU, CUDA and MPS, cuBLAS, C++, and the system.
 SAID = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "bad_alloc", "Cannot allocate memory")
+
+FILES = {errno.EMFILE, errno.ENFILE}  # too many that are open
+
+
+def lacking(error: BaseException) -> bool:
+    """Whether it is a machine's fault, and no file's."""
+    return refused(error) or (isinstance(error, OSError) and error.errno in FILES)
 
 
 def refused(error: BaseException) -> bool:

@@ -3,12 +3,15 @@
 import errno
 import os
 import resource
+from contextlib import contextmanager
 
 import pytest
 
 from errornorm.cli import main
 from errornorm.data.files import real, require_place, written, written_bytes
 from errornorm.data.lines import read_lines
+from errornorm.training import yamltree
+from errornorm.training.checkpoints import SUMS, newest
 
 LINE = '{"source": "a dog", "target": "un chien"}\n'
 
@@ -75,6 +78,30 @@ def test_a_file_that_may_not_grow_is_named(tmp_path, corpus, capsys):
     said = f"{os.strerror(errno.EFBIG)}: {tmp_path / 'b.jsonl'}: make room, or choose another place"
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [corpus]
+
+
+@contextmanager
+def no_more_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(first := os.open(os.devnull, os.O_RDONLY))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_too_many_open_files_are_no_fault_of_the_file(tmp_path, corpus, capsys):
+    (tmp_path / "step-00000001").mkdir()
+    (tmp_path / "step-00000001" / SUMS).write_text("{}")
+    assert corrupt(corpus, tmp_path / "b.jsonl") == 0  # everything is imported
+    with no_more_files():
+        assert corrupt(corpus, tmp_path / "b.jsonl") == 5
+        for read in (lambda: list(read_lines(corpus)), lambda: yamltree.read(corpus), lambda: newest(tmp_path)):
+            with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+                read()  # a checkpoint would be taken for damaged, and an older one for the newest
+    assert newest(tmp_path) == tmp_path / "step-00000001"
+    assert capsys.readouterr().err.endswith("raise the limit (ulimit -n)\n")
 
 
 def test_returns_at_the_limit_do_not_cut_a_line_in_two(tmp_path):

@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import sys
 import time
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -232,10 +234,17 @@ def test_two_columns_of_parquet_with_one_name(tmp_path):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match="No such file"):
-        list(Corpus(tmp_path / "gone.jsonl"))
+    for name in ("gone.jsonl", "gone.jsonl.gz", "gone.jsonl.zst"):
+        with pytest.raises(DataError, match="No such file or directory; check the name"):
+            list(Corpus(tmp_path / name))
     with pytest.raises(DataError, match="unknown format 'csv'"):
         list(Corpus(tmp_path / "gone.jsonl", form="csv"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file that cannot be read")
+def test_a_disk_that_fails_is_not_the_end_of_a_file():
+    with pytest.raises(DataError, match="/proc/self/mem: Input/output error; check the disk"):
+        list(read_lines(Path("/proc/self/mem")))
 
 
 def test_a_cut_zstandard_archive(tmp_path):
@@ -256,7 +265,8 @@ def test_a_zstandard_archive_is_unpacked_piece_by_piece(tmp_path):
     zstandard = pytest.importorskip("zstandard")
     path = tmp_path / "a.txt.zst"
     path.write_bytes(zstandard.compress(bytes(2**27)) + zstandard.compress(b"\nthe end"))
-    sizes = [len(piece) for piece in lines._unpacked(path, zstandard)]
+    with path.open("rb") as file:
+        sizes = [len(piece) for piece in lines._unpacked(file, zstandard)]
     assert sum(sizes) == 2**27 + 8
     assert max(sizes) <= 2**25
     long, end = Corpus(path)

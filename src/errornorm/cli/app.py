@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from .._version import __version__
-from ..allocators import refused
+from ..allocators import FILES, refused
 from ..data.files import LIMITS
 from ..data.visible import plain
 from ..training.stops import at_once
@@ -33,7 +33,6 @@ EXITS = {
     130: "stopped by Ctrl-C",
     143: "stopped by SIGTERM",
 }
-SCARCE = LIMITS | {errno.EMFILE, errno.ENFILE}  # errors of a machine that has no more
 
 # Typer's own copy of click, or click itself, whichever this version stands on.
 UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])
@@ -124,7 +123,9 @@ def explain(error: Exception) -> tuple[int, str]:
         where = f"{error.strerror or text}: {error.filename or 'a file'}"
         if error.errno == errno.EBUSY:
             return 5, error.strerror or text
-        if error.errno in SCARCE:
+        if error.errno in FILES:
+            return 5, f"{where}: raise the limit (ulimit -n)"
+        if error.errno in LIMITS:
             return 5, f"{where}: make room, or choose another place"
         return 3, f"{where}: check the path and your permissions"
     if isinstance(error, (json.JSONDecodeError, UnicodeError)):

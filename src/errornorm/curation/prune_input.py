@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sys
 import zlib
@@ -194,7 +195,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                     while raw and not raw.endswith(b"\n"):
                         raw = file.readline(2**20)
                     raw = b""
-            except (EOFError, OSError, zlib.error):  # the archive is cut: from here on nothing was scored
+            except (EOFError, gzip.BadGzipFile, zlib.error):  # the archive is cut: from here on nothing was scored
                 return
             yield raw
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ..allocators import lacking
+
 MAX_BYTES = 2**20  # of a line
 SHOWN = 200  # bytes of a bad line that are kept
 BOM = b"\xef\xbb\xbf"
@@ -55,20 +57,29 @@ class Line:
 
 
 @contextmanager
+def reading(path: Path | str, remedy: str = "check the name") -> Iterator[None]:
+    """A file that cannot be read is a `DataError`, unless nothing is wrong with it."""
+    try:
+        yield
+    except OSError as error:
+        if lacking(error):
+            raise
+        raise DataError(f"{path}: {error.strerror or error}; {remedy}") from error
+
+
+@contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked."""
     suffix = path.suffix.lower()
     if suffix in NOT_UNPACKED:
         raise DataError(f"{path}: packed as {suffix[1:]}: unpack it, or use .gz or .zst")
-    try:
+    with reading(path):
         if suffix == ".gz":
             file: Any = gzip.open(path, "rb")  # noqa: SIM115
         elif suffix in PACKED:
             file = _zstd(path)
         else:
             file = path.open("rb")
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}; check the name") from error
     try:
         yield file
     finally:
@@ -100,31 +111,35 @@ def _zstd(path: Path) -> Any:
         import zstandard
     except ImportError as error:
         raise DataError(f"{path}: this file needs the package zstandard: pip install errornorm[data]") from error
-    return io.BufferedReader(_Pieces(_unpacked(path, zstandard)))
+    file = path.open("rb")
+    return io.BufferedReader(_Pieces(file, _unpacked(file, zstandard)))
 
 
-def _unpacked(path: Path, zstandard: Any) -> Iterator[bytes]:
+def _unpacked(file: IO[bytes], zstandard: Any) -> Iterator[bytes]:
     """Frame by frame: a plain stream would not notice that the last one is cut."""
-    with path.open("rb") as file:
-        frame = None
-        while piece := file.read(PIECE):
-            while piece:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                try:
-                    yield frame.decompress(piece)
-                except zstandard.ZstdError as error:
-                    raise EOFError(str(error)) from error
-                piece = frame.unused_data if frame.eof else b""
-                frame = None if frame.eof else frame
-        if frame is not None:
-            raise EOFError("it ends inside a frame")
+    frame = None
+    while piece := file.read(PIECE):
+        while piece:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            try:
+                yield frame.decompress(piece)
+            except zstandard.ZstdError as error:
+                raise EOFError(str(error)) from error
+            piece = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise EOFError("it ends inside a frame")
 
 
 class _Pieces(io.RawIOBase):
-    """Pieces of bytes as a file."""
+    """Pieces of bytes, made of a file, as a file."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, memoryview(b"")
+    def __init__(self, packed: IO[bytes], pieces: Iterator[bytes]) -> None:
+        self._packed, self._pieces, self._rest = packed, pieces, memoryview(b"")
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
 
     def readable(self) -> bool:
         return True
@@ -150,22 +165,23 @@ def read_lines(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[Line | Proble
 def lines_of(file: IO[bytes], name: str, max_bytes: int = MAX_BYTES) -> Iterator[Line | Problem]:
     """Every line of an open file, in order."""
     number = 0
-    while True:
-        number += 1
-        here = Where(name, number)
-        try:
-            raw = file.readline(max_bytes + 2)
-            if not raw:
+    with reading(name, "check the disk"):
+        while True:
+            number += 1
+            here = Where(name, number)
+            try:
+                raw = file.readline(max_bytes + 2)
+                if not raw:
+                    return
+                if is_longer(raw, max_bytes):
+                    yield Problem(here, f"longer than {max_bytes} bytes ({_skip(file, raw)})", raw[:SHOWN])
+                    continue
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                yield Problem(here, f"the compressed file is cut or damaged from here on ({error})")
                 return
-            if is_longer(raw, max_bytes):
-                yield Problem(here, f"longer than {max_bytes} bytes ({_skip(file, raw)})", raw[:SHOWN])
-                continue
-        except (EOFError, OSError, zlib.error) as error:
-            yield Problem(here, f"the compressed file is cut or damaged from here on ({error})")
-            return
-        if number == 1:
-            raw = raw.removeprefix(BOM)
-        yield _decoded(here, _bare(raw))
+            if number == 1:
+                raw = raw.removeprefix(BOM)
+            yield _decoded(here, _bare(raw))
 
 
 def is_longer(raw: bytes, max_bytes: int) -> bool:

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from ..allocators import lacking
 from .lines import MAX_BYTES, NOT_UNPACKED, PACKED, SHOWN, DataError, Line, Problem, Where, read_lines, seekable
 from .values import finite, too_deep
 
@@ -200,6 +201,8 @@ def _parquet(corpus: Corpus) -> Iterator[Record | Problem]:
                     yield Problem(where, row) if isinstance(row, str) else Record(where, row)
     # Damage, of the archive or in it; names that are no UTF-8.
     except (pyarrow.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        if lacking(error):
+            raise
         about = " ".join(str(error).split())
         raise DataError(f"{corpus.path}: not readable as Parquet after row {number}: {about}") from error
 

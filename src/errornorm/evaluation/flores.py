@@ -12,7 +12,7 @@ import logging
 from functools import cache, lru_cache
 from pathlib import Path
 
-from ..data.lines import DataError
+from ..data.lines import DataError, reading
 
 # SHA-256 to the name in signatures. A new release of the file is one more line here. This digest is the one that
 # the NLLB-200 checkpoints on the Hugging Face Hub state; sacrebleu states none.
@@ -21,11 +21,8 @@ KNOWN = {"14bb8dfb35c0ffdea7bc01e56cea38b9e3d5efcdcb9c251d6b40538e1aab555a": "fl
 
 def _name(path: Path) -> str:
     """Of a model in signatures; one that is not known is refused."""
-    try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}; check the name of the flores200 model") from error
+    with reading(path, "check the name of the flores200 model"), path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
     if found not in KNOWN:
         raise DataError(
             f"{path}: not the flores200 model: its SHA-256 is {found}, not {' or '.join(KNOWN)}; get the file again"

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..data.lines import DataError, Problem, Where, read_lines
+from ..data.lines import DataError, Problem, Where, read_lines, reading
 
 MEASURES = ("bleu", "chrf", "rouge1", "rouge2", "rougeLsum", "copies", "perplexity", "nll")
 LOWER = ("copies", "perplexity", "nll")  # is better
@@ -143,9 +143,8 @@ def _natural(path: Path) -> tuple[int, str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return _object(path.read_text(encoding="utf-8"), path, 1)
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}; the run is not complete") from error
+        with reading(path, "the run is not complete"):
+            return _object(path.read_text(encoding="utf-8"), path, 1)
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8; evaluate the run again") from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.files import require_utf8
-from ..data.lines import DataError, Problem, Where, require_again
+from ..data.lines import Problem, Where, reading, require_again
 from ..data.records import Corpus, Record, checked
 from ..training import corpora
 from ..training.config import Source
@@ -106,10 +106,7 @@ def file_digest(paths: Iterable[Path]) -> str:
     """Of the bytes of some files, one after another."""
     found = hashlib.sha256()
     for path in paths:
-        try:
-            with path.open("rb") as file:
-                while piece := file.read(2**20):
-                    found.update(piece)
-        except OSError as error:
-            raise DataError(f"{path}: {error.strerror or error}; check the name") from error
+        with reading(path), path.open("rb") as file:
+            while piece := file.read(2**20):
+                found.update(piece)
     return found.hexdigest()

@@ -34,6 +34,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..allocators import lacking
 from ..data.files import real, written_bytes
 from ..data.lines import DataError
 from .checks import STATISTICS, checked, odd_entry, ranges
@@ -109,6 +110,8 @@ class Scores:
             try:
                 about = pq.read_metadata(part)
             except (pa.ArrowException, OSError) as error:
+                if lacking(error):
+                    raise
                 raise DataError(f"{part}: not readable ({error}); {AGAIN}") from error
             rows += about.num_rows
             for low, high in ranges(about, "record"):

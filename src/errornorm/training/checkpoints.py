@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ..allocators import lacking
 from ..data.files import real, written
 from .disk import sync
 
@@ -89,13 +90,17 @@ def verify(folder: Path) -> str | None:
     try:
         sums = json.loads((folder / SUMS).read_bytes())
         listed = [(str(key), int(entry["bytes"]), str(entry["sha256"])) for key, entry in sums.items()]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        if lacking(error):
+            raise
         return f"{SUMS} cannot be read"
     try:
         # Sizes first: most damage is seen without reading gigabytes.
         reasons = (check(folder, *entry) for check in (_sized, _hashed) for entry in listed)
         _verdicts[identity] = next(filter(None, reasons), None)
     except OSError as error:
+        if lacking(error):
+            raise
         return f"{error.strerror}: {error.filename}"
     return _verdicts[identity]
 

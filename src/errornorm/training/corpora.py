@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
-from ..allocators import refused
+from ..allocators import lacking
 from ..data.lines import DataError, Problem, Where
 from ..data.quarantine import Quarantine
 from ..data.records import Corpus, Record, checked
@@ -114,7 +114,7 @@ def _dataset(source: Source) -> Iterator[Record]:
         for number, row in enumerate(rows, 1):
             yield Record(Where(name, number), dict(row))
     except (OSError, ValueError, RuntimeError, yaml.YAMLError, datasets.exceptions.DatasetsError) as error:
-        if refused(error):
+        if lacking(error):
             raise
         raise DataError(f"{name}: cannot be loaded: {' '.join(str(error).split())}") from error
 

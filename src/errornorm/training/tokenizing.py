@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..allocators import refused
+from ..allocators import lacking
 from ..data.lines import DataError
 from .presets import Kind
 from .stops import Stopped
@@ -55,7 +55,7 @@ def loading(what: str, remedy: str = "", error_kind: type[Exception] = DataError
     try:
         yield
     except Exception as error:
-        if isinstance(error, Stopped) or refused(error):
+        if isinstance(error, Stopped) or lacking(error):
             raise
         if isinstance(error, DataError):  # it says what to do
             raise DataError(f"{what}: {error}") from error

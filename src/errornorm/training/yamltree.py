@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise ImportError("training needs more packages: pip install errornorm[train]") from error
 
-from ..data.lines import DataError, Where
+from ..data.lines import Where, reading
 from . import yamlwords
 
 MAX_BYTES = 2**18
@@ -69,11 +69,8 @@ def shown(keys: Keys) -> str:
 
 def read(path: Path) -> Tree:
     """A file's values."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}; check the name") from error
+    with reading(path), path.open("rb") as file:
+        raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         _refuse(Where(str(path), 1, 1), f"longer than {MAX_BYTES // 1024} KB; this is no configuration")
     try:
