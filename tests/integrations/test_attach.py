@@ -50,6 +50,15 @@ def test_one_position_goes_through_the_head_and_the_loss_comes_first():
         assert logits.shape == (3, 1, VOCAB)
 
 
+@pytest.mark.parametrize("name", ["bart", "marian", "t5", "gpt2", "llama"])
+def test_training_keeps_no_cache_unless_asked(name):
+    """BART and its kin leave it out where they see labels, which they do not."""
+    model, inputs = build(name).train(), batch(name)
+    with errornorm.attach(model, errornorm.mle()):
+        assert model(**inputs).get("past_key_values") is None
+        assert model(**inputs, use_cache=True).get("past_key_values") is not None
+
+
 def test_the_count_of_a_whole_step_is_honoured():
     model, inputs = build("t5").train(), batch("t5")
     with errornorm.attach(model, errornorm.mle()) as handle:

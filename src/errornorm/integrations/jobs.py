@@ -6,6 +6,7 @@ Shapes: B sequences, T positions, D hidden size.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Job:
         labels, shifted = kwargs.pop("labels"), kwargs.pop("shift_labels", None)
         if kwargs.pop("logits_to_keep", 0):
             raise ValueError("logits_to_keep leaves out positions that have labels: do not pass it in training")
+        if "use_cache" in inspect.signature(model.forward).parameters:  # without labels it would make one, for nothing
+            kwargs.setdefault("use_cache", False)
         columns = {name: extra[name] for name in COLUMNS if extra.get(name) is not None}
         sources = extra.get(SOURCE)
         config: Any = model.config
