@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from errornorm import RobustLoss, objective
-from errornorm.openings import ease, excess, hardest, learnt, rivals
+from errornorm.openings import LONG, ease, excess, hardest, lasts, learnt, rivals
 from errornorm.units import Layout
 from tests.problems import weigh
 
@@ -20,12 +20,26 @@ AMBIGUOUS = [DISPUTED, *[HARD] * 5]
 KINDS = {"copy": COPY, "easy": EASY, "translation": TRANSLATION, "ambiguous": AMBIGUOUS}
 
 
+def last_step(*phases, certain=LONG - 1):
+    """The terms of the last step, of so many of each kind for so many steps, phase by phase.
+
+    `certain`: steps before, all of them with too many certain sequences.
+    """
+    loss = RobustLoss(objective("ent_auto"))
+    loss.state["certain_steps"] += certain
+    for steps, counts in phases:
+        texts = [KINDS[name] for name, count in counts.items() for _ in range(count)]
+        p = torch.tensor([[[*row, *[0.0] * (20 - len(row))] for row in text] for text in texts])
+        for _ in range(steps):
+            terms = loss(logits=p.log().requires_grad_(), targets=torch.zeros(p.shape[:2], dtype=torch.long))
+            loss.advance()
+    return terms
+
+
 def kept(steps=3, **counts):
     """The weights of one sequence of each kind, in a corpus with three times so many of each."""
     counts = {name: 3 * count for name, count in counts.items()}
-    sequences = [KINDS[name] for name, count in counts.items() for _ in range(count)]
-    rows = [row for sequence in sequences for row in sequence]
-    weights = weigh("ent_auto", *rows, shape=(len(sequences), 6), steps=steps).weights
+    weights = last_step((steps, counts)).weights
     assert torch.equal(weights.amin(1), weights.amax(1))  # a sequence goes as a whole
     places = torch.tensor([0, *counts.values()]).cumsum(0)[:-1]
     return dict(zip(counts, weights[places, 0].tolist(), strict=True))
@@ -41,11 +55,18 @@ def test_easy_text_may_open_in_several_ways():
     assert kept(copy=20, easy=20, translation=20, ambiguous=20)["copy"] == 1
 
 
-def test_boilerplate_that_is_being_learnt_is_no_noise():
-    """The model knows how it goes on before it knows when it begins; what follows known openings is hard as ever."""
-    KINDS["boilerplate"] = [[0.01, 0.99], *[CERTAIN] * 5]  # not known yet
-    assert kept(steps=9, boilerplate=20, translation=40, ambiguous=20)["boilerplate"] == 1
-    assert kept(steps=9, boilerplate=20, translation=40, ambiguous=20, copy=20)["boilerplate"] == 0
+def test_what_is_certain_for_long_is_noise_and_what_is_learnt_by_then_is_none():
+    """A model knows how a fixed text goes on before it knows when it begins, if ever it does."""
+    KINDS["unknown"] = [[0.01, 0.99], *[CERTAIN] * 5]
+    others = {"translation": 40, "ambiguous": 20}
+    wrong, right = {"unknown": 20} | others, {"easy": 20} | others
+    for steps, dropped in ((LONG + 1, 0), (LONG + 2, 20 * 6)):  # nothing is known in the first step
+        terms = last_step((steps, wrong), certain=0)
+        assert terms.num_tokens - terms.num_kept == dropped
+    terms = last_step((LONG // 2, wrong), (LONG, right), (1, wrong), certain=0)
+    assert terms.num_kept == terms.num_tokens
+    assert lasts(1.5 * LONG, 2 * LONG)
+    assert not lasts(1.5 * LONG, 2 * LONG + 1)
 
 
 def test_a_few_are_not_enough():
@@ -109,21 +130,15 @@ def test_a_strong_conflict_is_enough_once_noise_was_found():
 
 
 RIVAL = [0.1, 0.9]  # known, and the model is sure of another one
+KINDS |= {"rival": [RIVAL, *[HARD] * 5], "certain rival": [RIVAL, *[CERTAIN] * 5]}
 HARDER = (20, 0)  # texts after rivals that are hard, and that are certain
 SAME = (15, 5)  # as after agreed openings
 
 
 def after(*phases):
     """The terms of the last step, when so many of the texts after rivals were hard and certain, phase by phase."""
-    loss = RobustLoss(objective("ent_auto"))
-    for hard, certain in phases:
-        texts = [[RIVAL, *[HARD] * 5]] * hard + [[RIVAL, *[CERTAIN] * 5]] * certain
-        texts += [TRANSLATION] * 45 + [EASY] * 15
-        p = torch.tensor([[[*row, *[0.0] * (20 - len(row))] for row in text] for text in texts])
-        for _ in range(120):
-            terms = loss(logits=p.log().requires_grad_(), targets=torch.zeros(p.shape[:2], dtype=torch.long))
-            loss.advance()
-    return terms
+    names = ("rival", "certain rival", "translation", "easy")
+    return last_step(*((120, dict(zip(names, (*phase, 45, 15), strict=True))) for phase in phases), certain=0)
 
 
 def test_text_after_rivals_that_becomes_easier_is_noise():
