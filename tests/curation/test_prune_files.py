@@ -260,6 +260,10 @@ def test_a_corpus_that_was_moved_or_changed(tmp_path, small):
     with pytest.raises(DataError, match=r"a\.jsonl: the corpus is not there; say where it is now"):
         prune(small, fraction=0.1, output=output)
     assert prune(small, fraction=0.1, output=output, corpus=tmp_path / "moved.jsonl").kept == 9
+    odd = (tmp_path / "moved.jsonl").rename(tmp_path / os.fsdecode(b"moved\xff.jsonl"))
+    assert prune(small, fraction=0.1, output=output, corpus=odd).pruned == 1
+    assert removed(tmp_path / "b.jsonl.removed.jsonl")[0]["where"].startswith(f"{odd}:")
+    odd.rename(tmp_path / "moved.jsonl")
     with pytest.raises(DataError, match="not the bytes that were scored"):
         prune(small, fraction=0.1, output=tmp_path / "c.jsonl", corpus=output)
     with pytest.raises(ValueError, match="was made from one file"):

@@ -1,6 +1,7 @@
 """Where files are written: never over a device, through a link, and with a name when there is no room."""
 
 import errno
+import json
 import os
 import resource
 from contextlib import contextmanager
@@ -109,6 +110,14 @@ def test_returns_at_the_limit_do_not_cut_a_line_in_two(tmp_path):
     long, last = read_lines(tmp_path / "a.txt", max_bytes=4)
     assert "longer than 4 bytes" in long.reason
     assert (last.text, last.where.line) == ("ccc", 2)
+
+
+def test_a_name_that_is_not_utf8_is_written_down(tmp_path):
+    path = tmp_path / os.fsdecode(b"a\xff.jsonl")
+    path.write_text(LINE + "no JSON\n")
+    assert corrupt(path, tmp_path / "b.jsonl") == 0
+    (line,) = (tmp_path / "b.jsonl.quarantine.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["where"] == f"{path}:2:1"
 
 
 def test_a_link_at_the_place_of_a_part_is_not_followed(tmp_path):

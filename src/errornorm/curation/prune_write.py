@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ..data.files import real
 from ..data.lines import PACKED, DataError, Problem, seekable
 from ..data.records import Corpus, Record
-from ..data.values import finite
+from ..data.values import as_line
 from ..scoring.objects import AGAIN, fields_of
 from ..scoring.table import Scores
 from .prune_choose import Chosen
@@ -144,7 +144,7 @@ def _spliced(raw: bytes, name: str, spans: Spans) -> bytes:
 
 
 def _line(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(finite(fields), ensure_ascii=False, default=str).encode() + b"\n"
+    return as_line(fields).encode()
 
 
 def _fields(given: Input, scores: Scores) -> Iterator[tuple[int, Mapping[str, Any]]]:

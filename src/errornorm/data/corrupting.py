@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from .lines import NOT_UNPACKED, PACKED, DataError
 from .noise import BILINGUAL, check, corrupt
 from .quarantine import Quarantine
 from .records import Corpus, Record
-from .values import finite
+from .values import as_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def corrupt_file(
         fields = (record.fields for record in quarantine.filter(corpus))
         for example in corrupt(fields, noises, mode=mode, seed=seed, source=source, target=target, foreign=others):
             made[example["noise"]] += 1
-            file.write(json.dumps(finite(example), ensure_ascii=False, default=str) + "\n")
+            file.write(as_line(example))
         if not quarantine.used:
             first = next(iter(quarantine.reasons), "it is empty")
             raise DataError(f"{corpus.path}: no record can be used ({first}); check the format and the fields' names")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from .files import written
 from .lines import Problem
 from .records import Record
+from .values import as_line
 
 
 @dataclass(slots=True)
@@ -37,6 +37,6 @@ class Quarantine:
                 self.problems += 1
                 self.reasons[item.reason.partition(" (")[0]] += 1
                 row = {"where": str(item.where), "reason": item.reason, "text": item.raw.decode("utf-8", "replace")}
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.write(as_line(row))
         if not self.problems:
             self.path.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -43,3 +44,17 @@ def _depth(value: Any) -> int:
         depth += 1
         level = [one for inner in level for one in (inner.values() if isinstance(inner, dict) else inner)]
     return depth
+
+
+def as_line(value: Any) -> str:
+    """A line of JSON.
+
+    >>> as_line({"text": "été", "score": math.inf})
+    '{"text": "été", "score": null}\\n'
+    """
+    return escaped(json.dumps(finite(value), ensure_ascii=False, default=str)) + "\n"
+
+
+def escaped(text: str) -> str:
+    """JSON that UTF-8 can hold: half a character, as in a file name that is not UTF-8, becomes its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()

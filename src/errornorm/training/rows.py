@@ -12,6 +12,7 @@ from typing import Any
 
 from ..data.files import written
 from ..data.lines import DataError
+from ..data.values import escaped
 from .disk import sync
 
 
@@ -32,9 +33,7 @@ def strict(value: Any) -> Any:
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    text = json.dumps(strict(value), ensure_ascii=False, allow_nan=False, indent=indent)
-    # Half a surrogate pair, as in a file name that is not UTF-8, has no UTF-8, but JSON has an escape for it.
-    return text.encode("utf-8", "backslashreplace").decode()
+    return escaped(json.dumps(strict(value), ensure_ascii=False, allow_nan=False, indent=indent))
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
