@@ -126,7 +126,7 @@ def _clear(output: Path) -> None:
     if others:
         raise ValueError(f"{output} has other files ({min(others)}): choose another folder")
     for path in (output / name for name in there & ours):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     output.mkdir(parents=True, exist_ok=True)
     (output / MARK).touch()
 
