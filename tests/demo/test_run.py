@@ -99,6 +99,13 @@ def test_what_is_not_ours_is_left_alone(tmp_path):
     assert (tmp_path / "data" / "train.jsonl").read_text() == "mine"
 
 
+def test_a_name_that_is_not_utf8_is_refused(tmp_path):
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    with pytest.raises(ValueError, match="this name is not UTF-8: rename it, or choose another"):
+        demo.run(folder)
+    assert not folder.exists()
+
+
 def test_too_little_data(tmp_path):
     for name in ("en.txt", "fr.txt"):
         (tmp_path / name).write_text("one\ntwo\n")

@@ -1,17 +1,20 @@
 """Runs through the command line: the same bits twice, one line for each problem, and nothing on the screen but ours."""
 
 import json
+import os
 import re
 import time
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from errornorm.training import checkpoints
+from errornorm.training.config import Source
 from errornorm.training.configfile import load
-from errornorm.training.run import notices
+from errornorm.training.run import notices, require
 from errornorm.training.rundir import RunDir, read_rows
 from tests.training.runs import Train, results, steps, write
 
@@ -235,6 +238,18 @@ def test_nothing_to_evaluate_on(config):
     assert run.out == f"{output}\n"
     assert json.loads((output / "evaluation.json").read_text())["split"] is None
     assert (output / "model/model.safetensors").is_file()
+
+
+def test_names_that_are_not_utf8(config):
+    """The configuration in the run directory could not be read again."""
+    odd = Path(os.fsdecode(b"a\xff"))
+    settings = load(config)
+    for wrong in (
+        settings.model_copy(update={"output": odd}),
+        settings.model_copy(update={"data": settings.data.model_copy(update={"test": [Source(path=odd)]})}),
+    ):
+        with pytest.raises(ValueError, match="this name is not UTF-8: rename it, or choose another"):
+            require(wrong)
 
 
 def test_tensorboard(config):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .._version import __version__
-from ..data.files import written
+from ..data.files import require_utf8, written
 from ..data.lines import DataError
 from ..evaluation.metrics import copies
 from ..training.rundir import RunDir, read_rows
@@ -84,6 +84,7 @@ def run(
     for path in filter(None, (source, target)):
         if not path.exists():
             raise DataError(f"{path}: no such file; check the name")
+    require_utf8(output)
     _clear(output)
     options = {} if size is None else {"size": size}
     if source is None or target is None:

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from .. import specs
+from ..data.files import require_utf8
 from ..data.lines import DataError
 from ..integrations.trainer import robust
 from . import checkpoints, configfile, models, prepare
@@ -83,6 +84,8 @@ def require(config: TrainConfig) -> None:
         raise ValueError("training.precision: float16 needs a GPU; on a CPU choose float32 or bfloat16")
     for names in (measures(config), config.evaluation.during):
         question(config, names)
+    corpora = (*config.data.train, *config.data.valid, *config.data.test)
+    require_utf8(config.output, *(path for corpus in corpora for path in (corpus.path, corpus.pair)))
 
 
 def notices(config: TrainConfig) -> list[str]:
