@@ -11,10 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+WITHOUT_FLOAT64 = {"mps"}  # kinds of devices
+
 
 def widened(x: Tensor) -> Tensor:
     """In float32 at least: near 1.4 two bfloat16 numbers are 0.008 apart, too coarse for a cutoff."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def finest(x: Tensor) -> Tensor:
+    """In float64, where the device has it."""
+    return x if x.device.type in WITHOUT_FLOAT64 else x.double()
 
 
 @dataclass(frozen=True, slots=True)

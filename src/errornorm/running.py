@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from . import ranks
+from .head import finest
 
 State = dict[str, Tensor]
 BINS = 8192
@@ -38,7 +39,7 @@ class Histogram:
 
     def place(self, scores: Tensor) -> Tensor:
         """The number of the bin of each score."""
-        return ((scores.double() - self.low) * (self.bins / (self.high - self.low))).long().clamp_(0, self.bins - 1)
+        return ((finest(scores) - self.low) * (self.bins / (self.high - self.low))).long().clamp_(0, self.bins - 1)
 
     def edge(self, number: int) -> float:
         """Where a bin begins."""
@@ -93,9 +94,9 @@ class Moments:
         return {f"{self.of}{name}": torch.zeros(3, dtype=torch.float64, device="cpu") for name in ("pending", "sums")}
 
     def observe(self, values: Tensor, state: State) -> State:
-        values = values.double()
+        values = finest(values)
         new = torch.stack([torch.ones_like(values).sum(), values.sum(), values.square().sum()])
-        return state | {f"{self.of}pending": state[f"{self.of}pending"].to(new.device) + new}
+        return state | {f"{self.of}pending": state[f"{self.of}pending"].to(new) + new}
 
     def settle(self, state: State) -> State:
         new = ranks.add(state[f"{self.of}pending"])

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..head import finest
 from .encode import IGNORED
 
 
@@ -47,7 +48,7 @@ def likelihood(model: Any, batches: Iterable[dict[str, Tensor]]) -> Likelihood:
             if causal:
                 logits, labels = logits[:, :-1], labels[:, 1:]
             nll = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
-            out += Likelihood(float(nll.double().sum()), int((labels != IGNORED).sum()))
+            out += Likelihood(float(finest(nll).sum()), int((labels != IGNORED).sum()))
     return out
 
 

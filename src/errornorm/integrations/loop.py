@@ -66,7 +66,7 @@ def train_step(
                     stack.enter_context(model.no_sync())  # average with the last one
                 loss = model(**batch, num_items_in_batch=count).loss
                 (loss * world).backward()  # gradients are averaged over ranks
-            seen += loss.detach().double().cpu()
+            seen += loss.detach().cpu()
         taken = handle.healthy()
         if taken:
             if max_grad_norm is not None:

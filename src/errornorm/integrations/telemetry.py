@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import ranks
+from ..head import finest
 from ..loss import LossTerms
 from ..running import Histogram
 from ..stats import ERROR_NORM_MAX
@@ -48,7 +49,8 @@ class Telemetry:
                 stats.error_norm,
                 torch.zeros_like(stats.nll),  # an objective may not be a sum over tokens: it is known as a whole only
             ]
-        )[:, counted].double()
+        )
+        columns = finest(columns[:, counted])
         norms = stats.error_norm[counted].float()
         sums = columns.sum(1)
         sums[-1] = terms.total.detach()

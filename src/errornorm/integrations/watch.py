@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import ranks
+from ..head import finest
 from ..loss import LossTerms
 
 IDLE = 200  # training batches in which no token came above a threshold before we say so
@@ -42,7 +43,7 @@ class Watch:
         own = [p for p in parameters if p.requires_grad]
         versions = sum(p._version for p in own)
         changed, self._versions = self._versions is not None and versions != self._versions, versions
-        total = float(_local(min(own, key=Tensor.numel).detach()).double().sum()) if own else 0.0
+        total = float(finest(_local(min(own, key=Tensor.numel).detach())).sum()) if own else 0.0
         moved, self._sum = self._sum is not None and total != self._sum, total
         if not self._backward:
             return False

@@ -7,14 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..head import Head, Scored, widened
+from ..head import Head, Scored, finest, widened
 from ..stats import ALWAYS, EVERY, Guess, TokenStats
 
 
 def of_logits(logits: Tensor, scored: Scored, needs: frozenset[str] = EVERY, overwrite: bool = False) -> TokenStats:
     z = widened(logits.index_select(0, scored.index))
-    kind = z.dtype
-    z = z if z.device.type == "mps" else z.double()
+    kind, z = z.dtype, finest(z)
     target = scored.targets.unsqueeze(1)
     lse = z.logsumexp(-1)
     log_p = z - lse.unsqueeze(1)
