@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from errornorm.kernels import rows, speculate
+from errornorm.kernels import passes, rows
 from tests import tally as counts
 from tests.offline import sitecustomize as offline
 
@@ -89,7 +89,7 @@ def _frozen():
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Several uneven chunks and blocks, as in a large batch."""
-    monkeypatch.setattr(speculate, "MIN_ROWS", 16)
+    monkeypatch.setattr(passes, "MIN_ROWS", 16)
     monkeypatch.setattr(rows.TorchRows, "max_rows", 16)
     monkeypatch.setattr(rows, "BLOCK", 301 * 5)
     monkeypatch.setattr(rows.TorchRows, "block", 301 * 7)

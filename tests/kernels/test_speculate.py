@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from errornorm import METHODS, RobustLoss, ent_auto, ent_fraction, mle, objective
-from errornorm.kernels import speculate
+from errornorm.kernels import passes, speculate
 from errornorm.kernels.rows import TorchRows
 from errornorm.objectives import Objective
 from errornorm.stats import TokenStats
@@ -153,7 +153,7 @@ def test_without_gradient_nothing_is_guessed(guessing):
 def corrected_rows(monkeypatch, case, num=2048, smoothing=0.0):
     """How many rows backward had to compute again."""
     torch.manual_seed(0)
-    monkeypatch.setattr(speculate, "MIN_ROWS", num // 8)
+    monkeypatch.setattr(passes, "MIN_ROWS", num // 8)
     monkeypatch.setattr(TorchRows, "max_rows", num // 8)
     hidden = torch.randn(num // 32, 32, 16, requires_grad=True)
     weight = torch.randn(301, 16, requires_grad=True)
@@ -164,8 +164,8 @@ def corrected_rows(monkeypatch, case, num=2048, smoothing=0.0):
     for _ in range(2):
         terms = loss(hidden=hidden, weight=weight, targets=targets, **given)
         loss.advance()
-    seen, fold = [], speculate._Pass.fold
-    monkeypatch.setattr(speculate._Pass, "fold", lambda s, rows, n: (seen.append(len(rows)), fold(s, rows, n))[1])
+    seen, fold = [], passes.Pass.fold
+    monkeypatch.setattr(passes.Pass, "fold", lambda s, rows, n: (seen.append(len(rows)), fold(s, rows, n))[1])
     terms.mean.backward()
     return sum(seen), num - terms.num_kept
 
@@ -196,7 +196,7 @@ def test_a_guess_from_the_last_chunks_is_as_good(monkeypatch, case):
 @pytest.mark.parametrize("change", GUESSES)
 def test_exact_with_a_guess_from_the_last_chunks(change, guessing, monkeypatch):
     monkeypatch.setattr(speculate, "RECENT", 2)
-    monkeypatch.setattr(speculate, "MIN_ROWS", 6)
+    monkeypatch.setattr(passes, "MIN_ROWS", 6)
     monkeypatch.setattr(TorchRows, "max_rows", 6)
     seen = []
     guessing(lambda guess, stats, rows: (seen.append(len(rows)), change(guess, stats, rows))[1])
@@ -230,7 +230,7 @@ def test_every_row_comes_once_and_the_first_ones_first(num, size, every):
 
 def test_sequences_are_judged_by_their_openings_and_a_part_of_the_rest(monkeypatch):
     torch.manual_seed(0)
-    monkeypatch.setattr(speculate, "MIN_ROWS", 256)
+    monkeypatch.setattr(passes, "MIN_ROWS", 256)
     monkeypatch.setattr(TorchRows, "max_rows", 256)
     weight, targets = torch.randn(301, 16), torch.randint(0, 301, (64, 32))
     hidden = torch.randn(64, 32, 16) + 0.5 * weight[targets]
@@ -243,8 +243,8 @@ def test_sequences_are_judged_by_their_openings_and_a_part_of_the_rest(monkeypat
     for _ in range(3):
         terms = loss(hidden=hidden, weight=weight, targets=targets)
         loss.advance()
-    seen, fold = [], speculate._Pass.fold
-    monkeypatch.setattr(speculate._Pass, "fold", lambda s, rows, n: (seen.append(len(rows)), fold(s, rows, n))[1])
+    seen, fold = [], passes.Pass.fold
+    monkeypatch.setattr(passes.Pass, "fold", lambda s, rows, n: (seen.append(len(rows)), fold(s, rows, n))[1])
     terms.mean.backward()
     assert 20 * 32 <= 64 * 32 - terms.num_kept <= 22 * 32
     assert sum(seen) < 32

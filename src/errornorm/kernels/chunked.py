@@ -8,6 +8,7 @@ from ..head import Head, Scored
 from ..stats import EVERY, Guess, TokenStats
 from . import speculate
 from .logits import of_logits
+from .passes import OneRank
 from .rows import BITS, TorchRows
 
 __all__ = ["of_hidden", "of_logits"]
@@ -16,4 +17,4 @@ __all__ = ["of_hidden", "of_logits"]
 def of_hidden(
     hidden: Tensor, head: Head, scored: Scored, needs: frozenset[str] = EVERY, guess: Guess | None = None
 ) -> TokenStats:
-    return speculate.of_hidden(hidden, head, scored, needs, guess, stage=TorchRows(BITS), ranks=speculate.OneRank())
+    return speculate.of_hidden(hidden, head, scored, needs, guess, stage=TorchRows(BITS), ranks=OneRank())

@@ -20,6 +20,7 @@ from ..partials import Partial, Slope, lift
 from ..stats import EVERY, Guess, TokenStats
 from . import logits as logits_driver
 from . import rows, speculate
+from .passes import OneRank
 from .rows import Folded, locate
 
 try:
@@ -197,7 +198,7 @@ def of_hidden(
     hidden: Tensor, head: Head, scored: Scored, needs: frozenset[str] = EVERY, guess: Guess | None = None
 ) -> TokenStats:
     _require_gpu(hidden)
-    return speculate.of_hidden(hidden, head, scored, needs, guess, stage=TritonRows(), ranks=speculate.OneRank())
+    return speculate.of_hidden(hidden, head, scored, needs, guess, stage=TritonRows(), ranks=OneRank())
 
 
 def _require_gpu(x: Tensor) -> None:

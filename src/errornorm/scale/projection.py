@@ -6,7 +6,7 @@ import inspect
 import math
 from dataclasses import dataclass
 
-from ..kernels.speculate import MIN_ROWS
+from ..kernels.passes import MIN_ROWS
 from ..surface import loss_truncation, objective
 from .traffic import NUMBER, Load, Scope, Sends
 
