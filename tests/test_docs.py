@@ -1,16 +1,19 @@
 """Generated pages are current, code blocks run, links lead somewhere, quoted messages exist."""
 
 import ast
+import itertools
 import json
 import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
 
 from errornorm import KERNELS, METHODS, RobustLoss, __version__, bench, cards, cli, tables
 from errornorm.data.noise import NOISES
 from errornorm.training import configfile
+from tests import test_matrix
 
 ROOT = Path(__file__).parents[1]
 TOP = ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")
@@ -69,16 +72,18 @@ def test_the_configuration_of_the_example_is_valid():
     assert configfile.load(ROOT / "examples" / "multi30k.yaml").method == "ent_fraction(0.1, start=400)"
 
 
-def test_the_example_of_contributing_works(monkeypatch):
+def test_the_example_of_contributing_works(monkeypatch, small_chunks):
     method, test = blocks(ROOT / "CONTRIBUTING.md")
     namespace = {"__package__": "errornorm.methods", "__name__": "errornorm.methods.soft_ent"}
     exec(compile(method, "soft_ent.py", "exec", dont_inherit=True), namespace)
     monkeypatch.setitem(METHODS, "soft_ent", namespace["soft_ent"])
     assert cards.card("soft_ent").summary.startswith("Soft Error Norm Truncation")
-    assert RobustLoss(namespace["soft_ent"](start=3)).objective.spec == "soft_ent(power=1.0, start=3)"
+    assert RobustLoss(namespace["soft_ent"](start=3)).objective.spec == "soft_ent(power=4.0, start=3)"
     tests = {}
     exec(compile(test, "test_soft_ent.py", "exec", dont_inherit=True), tests)
-    tests["test_the_weight_falls_from_one_to_zero"]()
+    tests["test_the_weight_falls_from_one"]()
+    for (source, kernel), dtype in itertools.product(test_matrix.KERNELS, (torch.float32, torch.bfloat16)):
+        test_matrix.test_agrees_with_float64("soft_ent", source, kernel, dtype, 0.1)
 
 
 def anchors(path):
