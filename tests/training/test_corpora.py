@@ -122,6 +122,7 @@ MISTAKES = {
     "one text file": ({"path": "a.en"}, "one text file has no targets: give the other side as pair"),
     "a pair of JSONL": ({"path": "a.jsonl", "pair": "a.fr", "format": "jsonl"}, "jsonl has both sides in one file"),
     "a pair of what is JSONL by its name": ({"path": "a.jsonl", "pair": "a.fr"}, "jsonl has both sides in one file"),
+    "both sides of one text": ({"path": "a.en", "pair": "a.fr"}, "leave out its other side, a.fr", "causal"),
     "missing": ({"path": "gone.jsonl"}, "No such file or directory; check the name"),
     "a folder": ({"path": "folder.jsonl"}, "Is a directory; check the name"),
     "a missing column": ({"path": "a.tsv", "source_field": "english"}, "a.tsv:1: the first line has no column"),
@@ -137,10 +138,10 @@ def test_mistakes_are_told_in_a_line(tmp_path, monkeypatch, mistake):
     files(tmp_path)
     (tmp_path / "empty.jsonl").write_text("\n\n")
     (tmp_path / "folder.jsonl").mkdir()
-    keys, message = MISTAKES[mistake]
+    keys, message, *kind = MISTAKES[mistake]
     paths = {key: Path(value) for key, value in keys.items() if key in ("path", "pair")}
     with pytest.raises(DataError, match=message) as error:
-        read(Source(**{**keys, **paths}), folder=tmp_path)
+        read(Source(**{**keys, **paths}), *kind, folder=tmp_path)
     assert "\n" not in str(error.value)
     assert str(keys["path"]) in str(error.value)
 

@@ -89,6 +89,8 @@ def _file(source: Source, path: Path, names: Sequence[str]) -> Iterable[Record |
         form = "pairs"
     if source.pair is not None and form != "pairs":
         raise DataError(f"{path}: {form} has both sides in one file: remove pair, or the format")
+    if form == "pairs" and len(names) == 1:
+        raise DataError(f"{path}: language modelling reads one text: leave out its other side, {source.pair}")
     if form == "text" and len(names) == 2:
         raise DataError(f"{path}: one text file has no targets: give the other side as pair, or use JSONL or TSV")
     columns = names if form in ("text", "pairs") else source.columns
