@@ -181,6 +181,13 @@ def test_mistakes_are_told_in_a_line(wrong):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("wrong", sorted(WRONG.keys() - {"a number below zero", "a word", "too few rows"}))
+def test_what_needs_no_corpus_is_told_before_it_is_read(wrong):
+    name, model, message = WRONG[wrong]
+    with pytest.raises((DataError, ValueError), match=message):
+        models.require(asked(name, model=model))
+
+
 def test_frozen_parameters_do_not_learn():
     model = built("bart", training={"freeze": ["model.encoder.", "model.shared"]})
     for name, parameter in model.named_parameters():

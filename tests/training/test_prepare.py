@@ -327,6 +327,17 @@ def test_a_corpus_of_which_nothing_can_be_used(tmp_path):
         prepared(tmp_path, good, data={"valid": [Source(path=path)]})
 
 
+def test_mistakes_in_the_last_corpus_are_told_before_the_first_is_tokenized(tmp_path):
+    good = Source(path=write_jsonl(tmp_path / "good.jsonl", rows()))
+    odd = Source(path=good.path, target_field="traget")
+    gone = Source(path=good.path, pair=tmp_path / "gone.fr")
+    for corpora, message in (([good, gone], "gone.fr: No such file"), ([good], "no record can be used .no field")):
+        asked, said = tiny.config(train=corpora, data={"test": [odd]}), []
+        with pytest.raises(DataError, match=message):
+            library.prepare(asked, tmp_path / "data", said.append)
+        assert said == []
+
+
 MEASURE = """
 import resource, sys
 from pathlib import Path

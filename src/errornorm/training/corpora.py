@@ -31,6 +31,15 @@ def source_of(entries: Mapping[str, Any]) -> Source:
         raise ValueError(f"the corpus: {'; '.join(said)}") from error
 
 
+def require_there(source: Source) -> None:
+    """Refuse files that are missing, before any is read."""
+    for path in filter(None, (source.path, source.pair)):
+        try:
+            path.stat()
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror or error}; check the name") from error
+
+
 def fields(source: Source, kind: Kind) -> list[str]:
     """Names of the texts of a record."""
     return [source.text_field] if kind == "causal" else [source.source_field, source.target_field]

@@ -36,6 +36,7 @@ def estimate(config: TrainConfig, progress: Progress) -> dict[str, Any]:
     require(config)
     if not (output := RunDir(config.output)).has_run:  # else --resume may go on with it
         output.check(resume=False)
+    models.require(config)
     with TemporaryDirectory(prefix="errornorm-") as place:
         run = RunDir(Path(place))
         with progress.doing("reading the corpus") as tell:

@@ -19,6 +19,14 @@ from .tokenizing import AGAIN, loading, place
 DEEPEST = 10_000  # layers
 
 
+def require(config: TrainConfig) -> None:
+    """Refuse a model that cannot be, before the corpora are read."""
+    if config.model.pretrained is not None:
+        _described(config.model.pretrained, config.kind, config.model.download, config.model.overrides)
+    else:
+        _chosen(config)
+
+
 def build(config: TrainConfig, tokenizer: Any, seed: int) -> Any:
     """The model of a run. Equal seeds give equal weights."""
     import transformers
@@ -40,31 +48,40 @@ def build(config: TrainConfig, tokenizer: Any, seed: int) -> Any:
 
 def load(name: str, kind: Kind, download: bool = False, **overrides: Any) -> Any:
     """A pretrained model, from a folder or by its name. No code that comes with it is run."""
-    from transformers import AutoConfig, PreTrainedConfig
-
-    careful: dict[str, Any] = {"trust_remote_code": False, "local_files_only": not download}
-    with loading(f"{name}: no model there", AGAIN):
-        folder = place(name, download)
-        _refuse_outside(Path(folder))
-        _refuse_deep(PreTrainedConfig.get_config_dict(folder, **careful)[0])
-        about = AutoConfig.from_pretrained(folder, **careful)
-    if about.is_encoder_decoder != (kind == "seq2seq"):
-        able = "translation or summarization" if about.is_encoder_decoder else "language-modeling"
-        raise ValueError(f"{name} is a {about.model_type}, which is for {able}")
-    _check_keys(about, overrides)
+    folder, about = _described(name, kind, download, overrides)
     for key, value in (_causal(about, kind) | overrides).items():
         setattr(about, key, value)
     remedy = "; check model.overrides" if overrides else AGAIN
     with loading(f"{name}: the model cannot be loaded", remedy):
         # A pickle (pytorch_model.bin) is read for its tensors only.
         model, found = _auto(kind).from_pretrained(
-            folder, config=about, dtype="float32", weights_only=True, output_loading_info=True, **careful
+            folder, config=about, dtype="float32", weights_only=True, output_loading_info=True, **_careful(download)
         )
     if missing := sorted(found["missing_keys"]):
         more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
         raise DataError(f"{name}: the model's files have no {missing[0]}{more}{remedy}")
     _refuse_not_finite(model, name)
     return model
+
+
+def _described(name: str, kind: Kind, download: bool, overrides: dict[str, Any]) -> tuple[str, Any]:
+    """Where a pretrained model is, and its configuration, if it can do this and have these entries."""
+    from transformers import AutoConfig, PreTrainedConfig
+
+    with loading(f"{name}: no model there", AGAIN):
+        folder = place(name, download)
+        _refuse_outside(Path(folder))
+        _refuse_deep(PreTrainedConfig.get_config_dict(folder, **_careful(download))[0])
+        about = AutoConfig.from_pretrained(folder, **_careful(download))
+    if about.is_encoder_decoder != (kind == "seq2seq"):
+        able = "translation or summarization" if about.is_encoder_decoder else "language-modeling"
+        raise ValueError(f"{name} is a {about.model_type}, which is for {able}")
+    _check_keys(about, overrides)
+    return folder, about
+
+
+def _careful(download: bool) -> dict[str, Any]:
+    return {"trust_remote_code": False, "local_files_only": not download}
 
 
 def _refuse_not_finite(model: Any, name: str) -> None:
@@ -94,25 +111,31 @@ def _refuse_deep(entries: dict[str, Any]) -> None:
             raise ValueError(f"{key} in its config.json is {value}, and more than {DEEPEST} layers are not built")
 
 
-def _scratch(config: TrainConfig, tokenizer: Any) -> Any:
+def _chosen(config: TrainConfig) -> tuple[Any, dict[str, Any]]:
+    """The default configuration of a model with new weights, and the entries that are to differ."""
     from transformers import CONFIG_MAPPING
 
     entries = dict(config.model.config or PRESETS[config.model.preset or "tiny"][config.kind])
     name = entries.pop("model_type")
     if name not in CONFIG_MAPPING:
         raise ValueError(f"model.config: unknown model_type {name!r}{near(name, CONFIG_MAPPING)}")
-    default, auto = CONFIG_MAPPING[name](), _auto(config.kind)
-    able = type(default) in auto._model_mapping and hasattr(default, "vocab_size")
+    default = CONFIG_MAPPING[name]()
+    able = type(default) in _auto(config.kind)._model_mapping and hasattr(default, "vocab_size")
     if not able or default.is_encoder_decoder != (config.kind == "seq2seq"):
         raise ValueError(f"model.config: a {name} cannot do {config.task}")
     entries |= config.model.overrides
     _check_keys(default, entries)
-    names = default.attribute_map
+    return default, entries
+
+
+def _scratch(config: TrainConfig, tokenizer: Any) -> Any:
+    default, entries = _chosen(config)
+    name, names = default.model_type, default.attribute_map
     entries = {names.get(key, key): value for key, value in (_ours(config, tokenizer, default) | entries).items()}
     where = "config" if config.model.config else "overrides"
     with loading(f"model.{where}: this {name} cannot be built", error_kind=ValueError):
         # Made anew, not changed: some entries follow from others, such as the size of the heads from their number.
-        model = auto.from_config(type(default)(**entries))
+        model = _auto(config.kind).from_config(type(default)(**entries))
     if (rows := model.get_input_embeddings().weight.shape[0]) < len(tokenizer):
         raise ValueError(f"model.config: vocab_size is {rows}, but the tokenizer has {len(tokenizer)} tokens")
     return model

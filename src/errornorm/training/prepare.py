@@ -64,8 +64,15 @@ class Prepared:
 
 
 def prepare(config: TrainConfig, folder: Path, tell: Tell = lambda text: None) -> None:
-    """Read, tokenize and write everything to a folder."""
+    """Read, tokenize and write everything to a folder; what is quickly read first, so that mistakes show soon."""
     folder.mkdir(parents=True, exist_ok=True)
+    for corpus in (*config.data.train, *config.data.valid, *config.data.test):
+        corpora.require_there(corpus)
+    copies = [
+        _copy(config, corpus, split, folder / f"{split}-{number}.jsonl")
+        for split, sets in (("valid", config.data.valid), ("test", config.data.test))
+        for number, corpus in enumerate(sets)
+    ]
     tokenizer = _tokenizer(config, folder, tell)
     if config.weighted and not tokenizer.is_fast:
         name = type(tokenizer).__name__
@@ -84,10 +91,7 @@ def prepare(config: TrainConfig, folder: Path, tell: Tell = lambda text: None) -
         raise DataError(f"{counts[0].path}: {tokens} tokens do not fill one row; lower data.max_length {length}")
     numbers = numpy.arange(len(counts), dtype=numpy.int16)
     numpy.save(folder / "groups.npy", numpy.repeat(numbers, [count.used for count in counts]))
-    for split, sets in (("valid", config.data.valid), ("test", config.data.test)):
-        for number, corpus in enumerate(sets):
-            counts.append(_copy(config, corpus, split, folder / f"{split}-{number}.jsonl"))
-    rows = [asdict(count) for count in counts]
+    rows = [asdict(count) for count in (*counts, *copies)]
     (folder / "counts.json").write_text(json.dumps(rows, indent=2, ensure_ascii=False), encoding="utf-8")
 
 

@@ -124,6 +124,7 @@ def _one(
         with together(), room_for(run.path):
             run.write_text(run.config, configfile.dump(config))
         with _undone(run):
+            models.require(config)
             prepared = _prepared(config, run, progress)
             with progress.doing("building the model"):
                 model = models.build(config, prepared.tokenizer, seed)
