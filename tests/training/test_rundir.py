@@ -109,10 +109,9 @@ def test_killed_before_it_began(run):
 def test_runs_of_several_seeds(run):
     begin(RunDir(run.path / "seed-0"))
     begin(RunDir(run.path / "seed-1"))
-    with pytest.raises(ValueError, match="has a run already"):
-        run.check(resume=False)
-    with pytest.raises(ValueError, match=r"no run to go on with \(but seed-0 in it has one\)"):
-        run.check(resume=True)
+    for resume in (False, True):
+        with pytest.raises(ValueError, match=r"has runs of several seeds \(seed-0, seed-1\): name them in seeds, or"):
+            run.check(resume)
 
 
 HOLD = """

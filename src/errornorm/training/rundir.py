@@ -107,12 +107,16 @@ class RunDir:
         if not self.main:
             return
         seeds = [folder.name for folder in sorted(self.path.glob("seed-*")) if RunDir(folder).has_run]
+        if seeds and not self.has_run:
+            some = ", ".join(seeds[:3]) + (", ..." if seeds[3:] else "")
+            raise ValueError(
+                f"{self.path} has runs of several seeds ({some}): name them in seeds, or choose another output"
+            )
         if resume:
             if not self.has_run:
-                hint = f" (but {seeds[0]} in it has one)" if seeds else ""
-                raise ValueError(f"{self.path} has no run to go on with{hint}: check the name, or leave out --resume")
+                raise ValueError(f"{self.path} has no run to go on with: check the name, or leave out --resume")
             self._refuse_links()
-        elif self.has_run or seeds:
+        elif self.has_run:
             raise ValueError(f"{self.path} has a run already: --resume goes on with it, or choose another output")
         else:
             self._only_ours()
