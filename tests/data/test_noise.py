@@ -166,7 +166,7 @@ def test_any_text_survives(texts, name, share):
 @pytest.mark.parametrize(
     ("noises", "options", "says"),
     [
-        ({"untranslatd": 0.1}, {}, "unknown noise 'untranslatd'"),
+        ({"untranslatd": 0.1}, {}, r"unknown noise 'untranslatd' .did you mean untranslated\?."),
         ({"typos": 1.5}, {}, "is a share"),
         ({"typos": 0.6, "truncated": 0.6}, {"mode": "replace"}, "more than 1 together"),
         ({"typos": 0.1}, {"mode": "both"}, "mode='both'"),

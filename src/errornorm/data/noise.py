@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
+from ..near import near
+
 BLOCK = 1000  # examples
 TRUTH = {"noise", "labels", "example"}  # the fields that say what was done
 CLEAN = "clean"
@@ -224,7 +226,7 @@ def check(noises: Mapping[str, float], mode: str, foreign: Sequence[str]) -> Non
         raise ValueError(f"mode={mode!r} must be 'add' or 'replace'")
     for name, share in noises.items():
         if name not in NOISES:
-            raise ValueError(f"unknown noise {name!r}; there are {', '.join(NOISES)}")
+            raise ValueError(f"unknown noise {name!r}{near(name, NOISES)}; there are {', '.join(NOISES)}")
         if not 0 <= share <= 1:
             raise ValueError(f"{name}={share} is a share: give a number from 0 to 1")
     if mode == "replace" and sum(noises.values()) > 1:
