@@ -108,6 +108,17 @@ def test_stderr_has_our_lines_only(first):
     assert [line for line in first.err.splitlines() if not any(re.fullmatch(x, line) for x in ours)] == []
 
 
+def test_what_is_quarantined_can_be_found(config):
+    path, output = config.parent / "one_bad.jsonl", config.parent / "one_bad"
+    path.write_text((config.parent / "train.jsonl").read_text() + "{\n")
+    run = Train(config, f"output={output}", f"data.train.path={path}", *SHORT)
+    run.done()
+    (said,) = (line for line in run.err.splitlines() if "why" in line)
+    assert said == f"what is quarantined, and why: {output}/data/*.quarantine.jsonl"
+    (kept,) = output.glob("data/*.quarantine.jsonl")
+    assert f"{path}:121:2" in kept.read_text()
+
+
 def test_a_table_for_people(config, second):
     assert re.search(r"^perplexity +[\d.]+$", second.out, re.MULTILINE)
     assert second.out.endswith(f"\n{config.parent / 'second'}\n")

@@ -182,6 +182,8 @@ def _prepared(config: TrainConfig, run: RunDir, progress: Progress) -> Prepared:
             f"{count.split} {count.name}: {count.records} records = {count.used} used + {count.pruned} pruned + "
             f"{count.quarantined} quarantined"
         )
+    if any(count.quarantined for count in prepared.counts):
+        progress.say(f"what is quarantined, and why: {run.data}/*.quarantine.jsonl")
     return prepared
 
 
