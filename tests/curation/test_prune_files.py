@@ -105,6 +105,9 @@ def test_aligned_text(tmp_path):
     assert (done.kept, done.output_pair) == (5, str(tmp_path / "b.fr.gz"))
     with pytest.raises(ValueError, match="the kept corpus is two aligned files"):
         prune(scores, fraction=0.5, output=tmp_path / "c.en")
+    for one, other in (("c.jsonl", "c.fr"), ("c.en", "c.jsonl.gz")):
+        with pytest.raises(ValueError, match="has the name of jsonl, and the output is text"):
+            prune(scores, fraction=0.5, output=tmp_path / one, output_pair=tmp_path / other)
     prune(scores, fraction=0.5, unit="token", output=tmp_path / "c.jsonl")
     assert json.loads((tmp_path / "c.jsonl").read_text().splitlines()[3])["source"] == PAIRS[3][0]
 

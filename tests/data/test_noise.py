@@ -257,6 +257,8 @@ def test_text_and_tsv(tmp_path, capsys):
         (["a.jsonl", "--noise", "typos=0.1", "--noise", "typos=0.2"], 2, "given twice"),
         (["a.jsonl", "--noise", "typos=0.1", "--columns", "a,b"], 2, "--columns is for a TSV"),
         (["a.tsv", "--noise", "typos=0.1", "--columns", "a,b,b"], 2, "two columns are named 'b'"),
+        (["a.jsonl", "a.txt", "--noise", "typos=0.1"], 3, "a.jsonl: jsonl has both sides in one file: give it alone"),
+        (["a.en", "a.tsv", "--noise", "typos=0.1"], 3, "a.tsv: tsv has both sides in one file: give it alone"),
         (["a.jsonl", "--noise", "wrong-language=0.1"], 2, "--foreign FILE"),
         (["a.jsonl.xz", "--noise", "untranslated=0.1"], 3, "packed as xz: unpack it, or use .gz or .zst"),
         (["a.txt", "--noise", "untranslated=0.1"], 3, "no sources, and untranslated needs them: give both sides"),

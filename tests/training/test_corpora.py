@@ -146,6 +146,13 @@ def test_mistakes_are_told_in_a_line(tmp_path, monkeypatch, mistake):
     assert str(keys["path"]) in str(error.value)
 
 
+def test_a_target_side_that_is_no_text_by_its_name(tmp_path):
+    files(tmp_path)
+    with pytest.raises(DataError, match=r"a\.jsonl: jsonl has both sides in one file: give it alone"):
+        read(Source(path=tmp_path / "a.en", pair=tmp_path / "a.jsonl"), folder=tmp_path)
+    assert read(Source(path=tmp_path / "a.en", pair=tmp_path / "a.jsonl", format="pairs"), folder=tmp_path)[0]
+
+
 def dataset(folder, form):
     """Two splits, as data sets have them."""
     place = folder / "news"

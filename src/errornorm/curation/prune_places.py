@@ -43,9 +43,11 @@ class Places:
             )
         if form != "pairs" and pair is not None:
             raise ValueError(f"{pair}: the kept corpus is one file, {output}: leave out the second")
-        said = Corpus(output).format
-        if form != "pairs" and said != form and not (own and not tokens and said == Corpus(source.files[0]).format):
-            raise ValueError(f"{output} has the name of {said}, and the output is {form}: choose such a name")
+        wanted = "text" if form == "pairs" else form
+        for number, place in enumerate(Path(path) for path in (output, pair) if path is not None):
+            said = Corpus(place).format
+            if said != wanted and not (own and not tokens and said == Corpus(source.files[number]).format):
+                raise ValueError(f"{place} has the name of {said}, and the output is {wanted}: choose such a name")
         if form == "parquet" and output.suffix.lower() in PACKED:
             raise ValueError(f"{output}: Parquet is packed inside: leave out {output.suffix}")
         for place in (Path(path) for path in (output, pair, removed) if path is not None):

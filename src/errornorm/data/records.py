@@ -74,11 +74,18 @@ class Corpus:
             if self.form not in _READERS:
                 raise DataError(f"{self.path}: unknown format {self.form!r}; there are {', '.join(_READERS)}")
             return self.form
-        if self.pair is not None:
-            return "pairs"
-        suffixes = [s.lower() for s in self.path.suffixes if s.lower() not in (*PACKED, *NOT_UNPACKED)]
-        # Aligned text is often named by its language: train.en, train.fr.gz.
-        return FORMATS.get(suffixes[-1] if suffixes else ".txt", "text")
+        if self.pair is None:
+            return _named(self.path)
+        for side in (self.path, self.pair):
+            if (form := _named(side)) != "text":
+                raise DataError(f"{side}: {form} has both sides in one file: give it alone")
+        return "pairs"
+
+
+def _named(path: Path) -> str:
+    """The format that a file's name says. Aligned text is often named by its language: train.en, train.fr.gz."""
+    suffixes = [s.lower() for s in path.suffixes if s.lower() not in (*PACKED, *NOT_UNPACKED)]
+    return FORMATS.get(suffixes[-1] if suffixes else ".txt", "text")
 
 
 def _jsonl(corpus: Corpus) -> Iterator[Record | Problem]:

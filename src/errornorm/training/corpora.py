@@ -93,7 +93,7 @@ def _found(record: Record, name: str) -> Record:
 
 
 def _file(source: Source, path: Path, names: Sequence[str]) -> Iterable[Record | Problem]:
-    form = Corpus(path, form=source.format).format
+    form = Corpus(path, source.pair, form=source.format).format
     if source.pair is not None and form == "text":
         form = "pairs"
     if source.pair is not None and form != "pairs":
