@@ -10,6 +10,7 @@ import numpy
 import pyarrow as pa
 import pytest
 
+from errornorm.curation.summary import summarize
 from errornorm.data.lines import DataError
 from errornorm.reporting.build import LIMIT, report
 from errornorm.reporting.grid import LOSS, NORM, above
@@ -301,6 +302,15 @@ def test_groups_may_lie_inside_objects_or_be_lengths(tmp_path):
     assert [group[:2] for group in named["groups"]] == [["site 0", 5], ["site 1", 5]]
     _, _, data = build(tmp_path / "again", rows, group_by="length")
     assert [grouping["name"] for grouping in data["groupings"]] == ["length in tokens"]
+
+
+def test_groups_are_those_of_the_summary(tmp_path):
+    values = [{"a": 1, "b": 2}, {"b": 2, "a": 1}, True, 1, "1", 1.0, "", None, ["x"]]
+    scores = write(tmp_path / "scores", [{"text": "a b", "fields": {"site": value}} for value in values])
+    report(scores, tmp_path / "report.html", group_by="site")
+    named = data_of((tmp_path / "report.html").read_text(encoding="utf-8"))["groupings"][0]
+    found = summarize(scores, group_by="site").groups
+    assert {group[0]: group[1] for group in named["groups"]} == {row["group"]: row["texts"] for row in found}
 
 
 def test_figures_are_drawn_beside(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from ..curation.groups import NONE
+from ..curation.groups import NONE, text_of
 from ..data.values import MISSING, value_at
 from .grid import LOSS, NORM, Counts, known
 from .sample import Best, Ints
@@ -168,7 +167,7 @@ def value_of(record: dict[str, Any], name: str) -> str:
     value = value_at(record, name)
     if value is MISSING or value is None or value == "":
         return NONE
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = text_of(value)
     if len(text) <= LONG_VALUE:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
