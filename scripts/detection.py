@@ -173,13 +173,19 @@ def portable(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def named(args: argparse.Namespace) -> str:
+    """Of a prepared corpus: another choice of records, or other lengths, make another one."""
+    every = f"-one-of-{args.every}" if args.every > 1 else ""
+    return f"{args.corpus}{every}" + (f"-{args.longest}-words" if args.longest is not None else "")
+
+
 def run(args: argparse.Namespace) -> None:
     name = args.name or args.model.resolve().name
     result = args.output / "detection" / f"{args.corpus}-{name}.json"
     if result.exists():
         print(f"{result} is there already")
         return
-    path, scores = args.work / f"{args.corpus}.jsonl", args.work / f"{args.corpus}-{name}"
+    path, scores = args.work / f"{named(args)}.jsonl", args.work / f"{named(args)}-{name}"
     if not path.exists():
         prepare(args.data, args.corpus, path, args.every, args.longest)
     score(args.corpus, path, args.model, scores)

@@ -1,4 +1,4 @@
-"""Find and remove naturally untranslated sentences: the table of docs/detect.md.
+"""Find and remove naturally untranslated sentences: tables of docs/detect.md and the README.
 
     python scripts/natural_noise.py DATA [--output docs/results] [--work errornorm-natural]
 
@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from detection import portable
+
+from errornorm.data.files import written
 
 CONFIG = Path(__file__).parents[1] / "examples" / "natural_noise.yaml"
 NOISY = "europarl-en-fr-natural-noise/enfr_2011_natural_untranslated.jsonl.gz"
@@ -59,6 +61,11 @@ def _left(labels: list[int]) -> dict[str, Any]:
     return {"left": len(labels), "noise_left": sum(labels) / len(labels)}
 
 
+def prepare(data: Path, path: Path) -> None:
+    with gzip.open(data / NOISY, "rt", encoding="utf-8") as packed, written(path) as plain:
+        plain.writelines(json.dumps(labelled(json.loads(line)), ensure_ascii=False) + "\n" for line in packed)
+
+
 def labelled(row: dict[str, Any]) -> dict[str, Any]:
     """With a label for each kind of noise: 0 if clean, 1 if it is this kind, None if it is another."""
     kinds = ("copied", "other_language")
@@ -88,8 +95,7 @@ def main() -> None:
     detection.parent.mkdir(parents=True, exist_ok=True)
     noisy = args.work / "natural.jsonl"
     if not noisy.exists():
-        with gzip.open(args.data / NOISY, "rt", encoding="utf-8") as packed, noisy.open("w", encoding="utf-8") as plain:
-            plain.writelines(json.dumps(labelled(json.loads(line)), ensure_ascii=False) + "\n" for line in packed)
+        prepare(args.data, noisy)
     for name in args.only:
         part = detection if name == "detect" else parts / f"{name}.json"
         if part.exists():

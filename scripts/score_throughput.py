@@ -192,6 +192,7 @@ def main() -> None:
         "machine": platform.machine(),
     }
     print(json.dumps({k: found[k] for k in ("above_cutoff", "score_to", "peak_bytes")}, indent=1))
+    args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / "score_throughput.json"
     rows = json.loads(path.read_text()) if path.exists() else []
     rows = [row for row in rows if row["settings"]["model"] != settings["model"]] + [{"settings": settings, **found}]
