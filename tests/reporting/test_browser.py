@@ -226,6 +226,19 @@ def test_long_and_right_to_left_texts(tab):
     assert "more …" in long
 
 
+def test_our_words_do_not_turn_a_text_around(chromium, tmp_path):
+    long = {"text": " ".join(["שלום"] * 300), "error_norm": [0.1] * 200 + [1.3] + [0.1] * 99}
+    short = {"text": "שלום abc", "start": [0, 5, 8], "end": [4, 8, 8], "error_norm": [1.1, 0.1, 0.1]}
+    report(write(tmp_path / "scores", [long, short]), tmp_path / "report.html")
+    tab = Tab(chromium)
+    tab.goto(tmp_path / "report.html")
+    texts = tab.run("[...document.querySelectorAll('.card .text')].map((t) => getComputedStyle(t).direction)")
+    assert texts == ["rtl", "rtl"]
+    places = tab.run("[...document.querySelectorAll('.card:last-child .tok')].map((t) => t.getBoundingClientRect().x)")
+    assert places == sorted(places, reverse=True)  # the end is behind the last word: left of it
+    tab.close()
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -1,10 +1,11 @@
 // A sentence as a card, with its tokens in their colours.
 const cards = new Map(); // of the sentences that are on the screen: the tokens' nodes
 
+// What is not of the corpus has a direction of its own, so that it does not decide that of the text.
 function tokenNode(sentence, place) {
   const text = nameless(sentence, place);
   return el("span", {
-    class: `tok ${["", "y", "r"][classOf(sentence.norms[place])]} ${text ? "bare" : ""}`, "data-s": sentence.index, "data-t": place, tabindex: -1,
+    class: `tok ${["", "y", "r"][classOf(sentence.norms[place])]} ${text ? "bare" : ""}`, "data-s": sentence.index, "data-t": place, tabindex: -1, dir: text ? "ltr" : null,
   }, text || sentence.pieces[place].trimStart());
 }
 
@@ -30,7 +31,7 @@ function words(sentence) {
 }
 
 function outside(count, where) {
-  return count > 0 ? el("span", { class: "cutoff" }, where ? `… ${plural(count, "token")} before  ` : `  ${plural(count, "token")} more …`) : null;
+  return count > 0 ? el("bdi", { class: "cutoff" }, where ? `… ${plural(count, "token")} before  ` : `  ${plural(count, "token")} more …`) : null;
 }
 
 function card(sentence, place) {
