@@ -239,6 +239,18 @@ def test_our_words_do_not_turn_a_text_around(chromium, tmp_path):
     tab.close()
 
 
+def test_no_character_is_cut_in_two(chromium, tmp_path):
+    text = "😀" * 40 + "x" + "😀" * 41 + "y" + "😀" * 40
+    rows = [{"text": f"{text} z {text}", "error_norm": [0.1, 1.3, 0.1]}]
+    rows += [{"text": f"x{text} z {text}x", "error_norm": [0.1, 1.3, 0.1]}]
+    report(write(tmp_path / "scores", rows), tmp_path / "report.html")
+    tab = Tab(chromium)
+    tab.goto(tmp_path / "report.html")
+    whole = tab.run("[...document.querySelectorAll('#edge-kept p')].map((p) => p.textContent.isWellFormed())")
+    assert whole == [True, True]
+    tab.close()
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -24,18 +24,17 @@ function closest(keep) {
 
 function snippet({ sentence, place }) {
   const whole_ = sentence.pieces;
-  let before = whole_.slice(0, place).join("");
-  let after = whole_.slice(place + 1).join("");
+  const [before, after] = [whole_.slice(0, place), whole_.slice(place + 1)].map((pieces) => [...pieces.join("")]);
   const space = whole_[place].slice(0, whole_[place].length - whole_[place].trimStart().length);
-  if (before.length > AROUND) before = `…${[...before.slice(-AROUND)].join("").replace(/^\S{0,12}\s/, "")}`;
-  if (after.length > AROUND) after = `${after.slice(0, AROUND).replace(/\s\S{0,12}$/, "")}…`;
+  const left = before.length > AROUND ? `…${before.slice(-AROUND).join("").replace(/^\S{0,12}\s/, "")}` : before.join("");
+  const right = after.length > AROUND ? `${after.slice(0, AROUND).join("").replace(/\s\S{0,12}$/, "")}…` : after.join("");
   const token = tokenNode(sentence, place);
   token.tabIndex = 0;
   token.classList.toggle("x", sentence[measure().values][place] > cut());
   const { unit, digits } = measure();
   return el("li", {},
     el("span", { class: "value" }, fixed(sentence[measure().values][place], unit, digits + 1)),
-    el("p", { class: "text", dir: "auto" }, before, space, token, after),
+    el("p", { class: "text", dir: "auto" }, left, space, token, right),
     button("see", () => show(sentence), { class: "plain", "aria-label": `See line ${number(sentence.line)}` }));
 }
 
