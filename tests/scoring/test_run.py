@@ -180,6 +180,7 @@ def test_bad_lines_are_set_aside_and_counted(folder, tmp_path):
 def test_mistakes_are_one_line(folder, tmp_path, corpus, options, message):
     with pytest.raises((DataError, ValueError), match=message):
         score(folder / corpus, folder / "marian", tmp_path / "s", **options)
+    assert not (tmp_path / "s").exists() or (tmp_path / "s" / "quarantine.jsonl").exists()
 
 
 def test_a_pipe_cannot_be_read_again(folder, tmp_path):

@@ -66,6 +66,11 @@ class Reading:
             found = corpora.records(self.source, settings.fields)
         return islice(found, self._limit)
 
+    def look(self, settings: Settings) -> None:
+        """Refuse what cannot be read at all, before a folder is made. Rows may come only once."""
+        if self.source is not None:
+            next(self.items(settings), None)
+
     def about(self, settings: Settings) -> dict[str, Any]:
         """For the table's meta data."""
         source = self.source or Source.model_construct()

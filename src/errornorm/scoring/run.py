@@ -134,11 +134,12 @@ def _score(
             "settings": asdict(settings) | judge.settings,
             "threads": torch.get_num_threads(),
         }
+        scorer = judge.scorer(saved, settings)
+        reading.look(settings)
         folder.mkdir(parents=True, exist_ok=True)
         with Lock(folder).held(), room_for(folder):
             if begin(folder, begun):
                 begun["threads"] = read_begun(folder / BEGUN)["threads"]
-                scorer = judge.scorer(saved, settings)
                 before = reading.digest()
                 work = _local(scorer) if workers is None else _ray(judge, settings, workers)
                 with on_threads(begun["threads"]):  # as the first parts
