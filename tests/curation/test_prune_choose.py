@@ -124,6 +124,14 @@ def test_random_follows_from_the_seed_alone(tmp_path):
         assert found[0] == found[1] != found[2]
 
 
+def test_what_equals_a_threshold_is_not_above_it(tmp_path):
+    scores = write(tmp_path, [{"text": "a b c d e f g h i j", "error_norm": [1.4] + [0.7] * 9}])
+    for rule in ({"by": "above"}, {"by": "above", "unit": "source", "group_by": "length"}):
+        assert prune(scores, threshold=0.1, **rule).dropped == 0  # though 0.1 of 32 bits is more than that of 64
+    assert prune(scores, threshold=0.7, unit="token").dropped == 1
+    assert prune(scores, threshold=1e300).dropped == 0
+
+
 def test_thresholds(scores):
     for by, wrong in (("nll_max", lambda x, t: max(x) > t), ("p_target_first", lambda x, t: x[0] < t)):
         name = by.rpartition("_")[0]

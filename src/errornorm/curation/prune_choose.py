@@ -72,6 +72,13 @@ class Rule:
         return 1 if self.by in (RANDOM, "above") else rank.SIGNS[rank.parse(self.by)[0]]
 
     @property
+    def limit(self) -> float:
+        """The threshold, as a score is held: those of a table have 32 bits, and its 0.1 is not above 0.1."""
+        assert self.threshold is not None
+        with numpy.errstate(over="ignore"):
+            return self.sign * float(numpy.float32(self.threshold))
+
+    @property
     def columns(self) -> list[str]:
         return [] if self.by == RANDOM else [rank.column_of(self.by)]
 
@@ -132,8 +139,7 @@ def choose(scores: Scores, rule: Rule) -> Chosen:
         dropped = edge_of(values, share_of(rule.fraction, len(values))).drop(values)
         cutoff = _worst(values[~dropped], rule)
     else:
-        assert rule.threshold is not None
-        dropped, cutoff = values > rule.sign * rule.threshold, rule.threshold
+        dropped, cutoff = values > rule.limit, rule.threshold
     unscored = int(numpy.isnan(values).sum())
     return Chosen(rule, rule.sign * values, dropped, cutoff, len(values), int(dropped.sum()), unscored)
 
@@ -163,7 +169,7 @@ def choose_sources(scores: Scores, rule: Rule) -> Chosen:
     room = share_of(rule.fraction, len(values)) if rule.fraction is not None else len(values)
     gone, following = list[int](), None
     for i in order:
-        if rule.threshold is not None and means[i] <= rule.sign * rule.threshold:
+        if rule.threshold is not None and means[i] <= rule.limit:
             break
         if sizes[i] > room:
             following = groups[i]
@@ -216,8 +222,7 @@ class Tokens:
                 lambda: (values for _, values, _ in self.batches()), lambda total: share_of(share, total)
             )
         else:
-            assert rule.threshold is not None
-            edge = Edge(rule.sign * rule.threshold)
+            edge = Edge(rule.limit)
         once, rows, count, gone, unscored, worst = Edge(edge.value, edge.ties), 0, 0, 0, 0, -math.inf
         for batch, values, _ in self.batches():
             rows += len(batch)
