@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import resource
+import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -37,6 +39,18 @@ def test_devices_and_pipes_are_not_replaced(tmp_path, corpus, capsys):
         with pytest.raises(ValueError, match="is a device or a pipe"), written(path):
             pass
         assert path.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["out.txt", "/dev/stdout"])
+def test_what_is_printed_is_not_replaced(tmp_path, name):
+    code = (
+        "import pathlib, sys; from errornorm.data.files import require_place; require_place(pathlib.Path(sys.argv[1]))"
+    )
+    with (tmp_path / "out.txt").open("w") as file:
+        done = subprocess.run(
+            [sys.executable, "-c", code, name], stdout=file, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+    assert f"{name} is where this command prints: choose another name" in done.stderr
 
 
 def test_a_link_stays_and_its_file_is_written(tmp_path, corpus):

@@ -25,10 +25,19 @@ def require_place(output: Path, *inputs: Path | None) -> None:
         raise ValueError(f"{output} is a folder: choose another name for the output")
     if output.exists() and not output.is_file():
         raise ValueError(f"{output} is a device or a pipe: choose another name for the output")
+    if any(_leads_to(number, output) for number in (1, 2)):  # it would be replaced, and what is printed be lost
+        raise ValueError(f"{output} is where this command prints: choose another name for the output")
     if real(output).is_symlink():
         raise ValueError(f"{output} is a link that leads to itself: choose another name for the output")
     if real(output) in {real(path) for path in inputs if path}:
         raise ValueError(f"{output} is also the input: choose another name for the output")
+
+
+def _leads_to(number: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(number), path.stat())
+    except OSError:  # it is closed, or there is no such file yet
+        return False
 
 
 def require_utf8(*paths: Path | None) -> None:
