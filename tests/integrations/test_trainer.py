@@ -7,7 +7,14 @@ import math
 import pytest
 import torch
 from torch.utils.data import Dataset
-from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    LlamaForCausalLM,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 import errornorm
 from errornorm.integrations.trainer import ComputeLoss, LossFunction, RobustCallback, robust
@@ -121,6 +128,25 @@ def test_evaluation_is_plain_likelihood(tmp_path):
     handle = robust(trainer, errornorm.ent_fraction(0.5))
     assert trainer.evaluate()["eval_loss"] == pytest.approx(plain, rel=1e-6)
     assert handle.terms is None
+
+
+def test_a_model_of_ones_own_is_evaluated(tmp_path):
+    """Its forward takes labels, and nothing of a trainer's."""
+
+    class Own(LlamaForCausalLM):
+        def forward(self, input_ids, labels=None):
+            return super().forward(input_ids=input_ids, labels=labels)
+
+    found = []
+    for attached in (False, True):
+        model = build("llama")
+        model.__class__ = Own
+        trainer = make(tmp_path, "llama", model=model, max_steps=1)
+        if attached:
+            robust(trainer, errornorm.ent_fraction(0.5))
+        found.append(trainer.evaluate()["eval_loss"])
+        trainer.train()
+    assert found[0] == found[1]
 
 
 def test_a_first_token_is_not_counted(tmp_path):

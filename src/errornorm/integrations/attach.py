@@ -23,7 +23,7 @@ from .. import compiler
 from ..loss import LossTerms, RobustLoss
 from ..objectives import Objective, require_choice
 from .heads import look_at, patched_by
-from .jobs import COLUMNS, IGNORED, SOURCE, Job, with_loss
+from .jobs import COLUMNS, IGNORED, SOURCE, Job, share_of_step, shared, with_loss
 from .telemetry import Telemetry
 from .watch import Watch, anywhere, bad_gradients, bad_weight
 
@@ -60,6 +60,7 @@ class Attachment:
         self.telemetry = Telemetry()
         self._watch = Watch()
         self._job: Job | None = None
+        self._share: Tensor | None = None  # of the tokens of a step, in evaluation
         self._inside = False
         self._checked = False
         compiler.keep_out()
@@ -179,7 +180,7 @@ class Attachment:
         self._checked = False
 
     def _enter(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self._job, self._inside = None, True
+        self._job, self._share, self._inside = None, None, True
         training = model.training and torch.is_grad_enabled()
         if training and kwargs.get("fused_lm_head"):
             raise RuntimeError(_refusal("TRL"))
@@ -194,6 +195,7 @@ class Attachment:
         kwargs = dict(kwargs)
         extra = {name: kwargs.pop(name) for name in (*COLUMNS, SOURCE) if name in kwargs}
         if not training:
+            self._share = share_of_step(kwargs, self.encoder_decoder)
             return args, kwargs
         self._find_head()
         self._job = Job.take(kwargs, extra, self._view.inner)
@@ -240,8 +242,10 @@ class Attachment:
 
     def _leave(self, model: nn.Module, args: tuple[Any, ...], outputs: Any) -> Any:
         job, self._job, self._inside = self._job, None, False
-        if job is None or outputs is None:  # forward raised
+        if outputs is None:  # forward raised
             return None
+        if job is None:
+            return None if self._share is None else shared(outputs, self._share)
         logits = outputs["logits"] if hasattr(outputs, "keys") else outputs[0]
         if logits.dim() < 2:
             raise ValueError(f"{type(model).__name__} returns a loss of its own first: leave out return_dict=False")

@@ -75,6 +75,21 @@ class Job:
         return total / count.where(count > 0, 1)  # a share of a step may be less than a token
 
 
+def share_of_step(kwargs: dict[str, Any], encoder_decoder: bool) -> Tensor | None:
+    """Take the number of tokens of a whole step away from an evaluated model, and say which share of them it has.
+
+    Some models do nothing with the number, and the trainer takes their mean for a part of one; some do not accept it.
+    """
+    count = kwargs.pop("num_items_in_batch", None)
+    if count is None:
+        return None
+    labels, targets = kwargs["labels"], kwargs.get("shift_labels")
+    if targets is None:
+        targets = labels if encoder_decoder else labels[..., 1:]  # a causal model never predicts the first token
+    share: Tensor = targets.ne(IGNORED).sum() / torch.as_tensor(count, device=labels.device)
+    return share
+
+
 def _packed(kwargs: dict[str, Any], labels: Tensor) -> Tensor | None:
     """[B, T] the number of each position's sequence, in whatever way a batch says that its rows hold several."""
     numbers, ends, places = (kwargs.get(name) for name in ("seq_idx", "cu_seq_lens_q", "position_ids"))
@@ -106,6 +121,15 @@ def decoder_inputs(model: nn.Module, labels: Tensor) -> Tensor:
     out = own(labels=labels) if own is not None else shift(labels, pad, start)
     assert isinstance(out, Tensor)
     return out
+
+
+def shared(outputs: Any, share: Tensor) -> Any:
+    """A model's outputs, with this share of their loss."""
+    named = hasattr(outputs, "keys")
+    loss = outputs["loss"] if named else outputs[0]
+    share = share.to(loss.device)
+    part = torch.where(share == 0, 0.0, loss * share)  # the mean of no tokens is NaN, and no part of one
+    return with_loss(outputs if named else outputs[1:], part)
 
 
 def with_loss(outputs: Any, loss: Tensor) -> Any:
