@@ -163,6 +163,26 @@ def test_a_first_token_is_not_counted(tmp_path):
     assert losses(trainer)[0] == pytest.approx(true, rel=1e-5)
 
 
+@pytest.mark.parametrize("way", ["attach", "robust", "compute_loss_func"])
+def test_a_first_token_is_not_counted_inside_of_an_adapter(tmp_path, way):
+    """A trainer asks the model inside, not PEFT's around it, what its loss counts."""
+    peft = pytest.importorskip("peft")
+    settings = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["c_attn"], fan_in_fan_out=True)
+    data, model = Rows(size=8), peft.get_peft_model(build("gpt2"), settings).eval()
+    true = model(input_ids=data.tokens, labels=data.labels).loss.item()
+    method, extra = errornorm.mle(), {}
+    if way == "compute_loss_func":
+        extra = {way: ComputeLoss(model, method)}
+    elif way == "attach":
+        errornorm.attach(model, method)
+    trainer = make(tmp_path, model=model, data=data, extra=extra, max_steps=1)
+    if way == "robust":
+        robust(trainer, method)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(true, rel=1e-6)
+    trainer.train()
+    assert losses(trainer)[0] == pytest.approx(true, rel=1e-5)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_stop_and_resume_is_bit_identical(tmp_path, name):
     def run(folder, steps, resume=None):

@@ -70,10 +70,12 @@ class Attachment:
             model.register_forward_pre_hook(self._enter, with_kwargs=True),
             model.register_forward_hook(self._leave, prepend=True, always_call=True),  # FSDP's own must see the loss
         ]
-        # For a Trainer: tell us the tokens of a whole step, and do not count a first token, which is never predicted.
+        # For a Trainer, which looks inside of adapters: tell us the tokens of a whole step, and do not count a first
+        # token, which is never predicted.
         told = {"accepts_loss_kwargs": True} | ({} if self.encoder_decoder else {"loss_type": "ForCausalLM"})
-        self._before = {name: vars(model).get(name, _ABSENT) for name in told}
-        vars(model).update(told, errornorm=self)
+        self._before = {name: vars(self._view.inner).get(name, _ABSENT) for name in told}
+        vars(self._view.inner).update(told)
+        vars(model)["errornorm"] = self
 
     def detach(self) -> None:
         """The model is as it was before."""
@@ -83,9 +85,9 @@ class Attachment:
         if attached(self.model) is self:
             del vars(self.model)["errornorm"]
             for name, value in self._before.items():
-                vars(self.model).pop(name)
+                vars(self._view.inner).pop(name)
                 if value != _ABSENT:
-                    vars(self.model)[name] = value
+                    vars(self._view.inner)[name] = value
 
     def __enter__(self) -> Attachment:
         return self

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..loss import RobustLoss
 from ..objectives import Objective
 from .attach import Attachment, attach, attached
-from .heads import shifts_labels
+from .heads import shifts_labels, without_adapters
 from .jobs import COLUMNS, SOURCE
 from .packing import packed, unpacked
 
@@ -138,7 +138,8 @@ class LossFunction:
         self.shift = shifts_labels(model)
         self.loss = RobustLoss(objective, **options)
         if self.shift:
-            vars(model)["loss_type"] = "ForCausalLM"  # or the trainer counts first tokens, which GPT-2 never predicts
+            # Or a trainer, which looks inside of adapters, counts first tokens, and GPT-2 never predicts them.
+            vars(without_adapters(model))["loss_type"] = "ForCausalLM"
 
     def __call__(
         self,
