@@ -482,6 +482,20 @@ def test_callback_states_that_the_trainer_restores(tmp_path):
     assert_equal_weights(whole[1], parts[1])
 
 
+@pytest.mark.parametrize("normalize", ["valid", "kept"])
+def test_a_loss_function_is_the_attached_objective(normalize):
+    """With its denominators; and in evaluation mode likelihood, also where gradients are on."""
+    rows, method = Rows(size=8), errornorm.ent_fraction(0.5)
+    inputs = {"input_ids": rows.tokens, "labels": rows.labels}
+    model, other = build("llama").train(), build("llama").train()
+    model.loss_function = function = LossFunction(model, method, normalize=normalize)
+    with errornorm.attach(other, method, normalize=normalize):
+        for more in ({}, {"num_items_in_batch": 100}):
+            torch.testing.assert_close(model(**inputs, **more).loss, other(**inputs, **more).loss)
+        torch.testing.assert_close(model.eval()(**inputs).loss, other.eval()(**inputs).loss)
+    assert function.loss.batches_seen == 2
+
+
 def test_a_loss_function_pads_with_what_it_ignores():
     chosen = LossFunction(build("llama"), errornorm.mle(), ignore_index=0)
     logits, labels = torch.randn(1, 4, 7), torch.tensor([[3, 0, 2, 5]])

@@ -23,7 +23,7 @@ from .. import compiler
 from ..loss import LossTerms, RobustLoss
 from ..objectives import Objective, require_choice
 from .heads import look_at, patched_by
-from .jobs import COLUMNS, IGNORED, SOURCE, Job, share_of_step, shared, with_loss
+from .jobs import COLUMNS, IGNORED, SOURCE, Job, part_of_step, share_of_step, shared, with_loss
 from .telemetry import Telemetry
 from .watch import Watch, anywhere, bad_gradients, bad_weight
 
@@ -270,7 +270,7 @@ class Attachment:
         terms = self.terms = replace(job.terms, total=job.terms.total.detach())  # without the graph
         self.telemetry.add(terms, job.sources)
         self._watch.warn_if_idle(terms, self.loss.objective.norm_threshold, self.loss.steps_taken)
-        loss = job.loss(self._view.router_loss(outputs))
+        loss = part_of_step(job.terms, job.count, self._view.router_loss(outputs))
         self._watch.kept |= terms.num_kept > 0  # else its gradients are 0, as if they had been cleared
         if loss.requires_grad:  # not where everything is frozen
             loss.register_hook(self._watch.on_backward)

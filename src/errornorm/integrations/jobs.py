@@ -62,17 +62,16 @@ class Job:
                 sources = F.pad(sources, (0, 1))[..., 1:]
         return Job(targets, kwargs.pop("num_items_in_batch", None), columns, sources)
 
-    def loss(self, router: Tensor | None) -> Tensor:
-        """What to call backward on: this batch's part of the step's mean."""
-        assert self.terms is not None
-        terms, total = self.terms, self.terms.total
-        if terms.normalize == "kept":
-            total = total * (terms.num_tokens / max(1, terms.num_kept))
-        if router is not None:  # its part of the step is that of its tokens
-            total = total + router.to(total.device) * terms.num_tokens
-        count = terms.num_tokens if self.count is None else self.count
-        count = torch.as_tensor(count, device=total.device)
-        return total / count.where(count > 0, 1)  # a share of a step may be less than a token
+
+def part_of_step(terms: LossTerms, count: Tensor | int | None, router: Tensor | None = None) -> Tensor:
+    """What to call backward on: this batch's part of the mean of a step of so many tokens (None: of this batch)."""
+    total = terms.total
+    if terms.normalize == "kept":
+        total = total * (terms.num_tokens / max(1, terms.num_kept))
+    if router is not None:  # its part of the step is that of its tokens
+        total = total + router.to(total.device) * terms.num_tokens
+    count = torch.as_tensor(terms.num_tokens if count is None else count, device=total.device)
+    return total / count.where(count > 0, 1)  # a share of a step may be less than a token
 
 
 def share_of_step(kwargs: dict[str, Any], encoder_decoder: bool) -> Tensor | None:

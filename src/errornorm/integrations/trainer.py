@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from ..loss import RobustLoss
 from ..objectives import Objective
 from .attach import Attachment, attach, attached
 from .heads import shifts_labels, without_adapters
-from .jobs import COLUMNS, SOURCE
+from .jobs import COLUMNS, SOURCE, part_of_step
 from .packing import packed, unpacked
 
 try:
@@ -135,7 +134,7 @@ class LossFunction:
     """
 
     def __init__(self, model: PreTrainedModel, objective: Objective, **options: Any) -> None:
-        self.shift = shifts_labels(model)
+        self.model, self.shift = model, shifts_labels(model)
         self.loss = RobustLoss(objective, **options)
         if self.shift:
             # Or a trainer, which looks inside of adapters, counts first tokens, and GPT-2 never predicts them.
@@ -153,16 +152,14 @@ class LossFunction:
         if shift_labels is None:
             assert labels is not None
             shift_labels = F.pad(labels, (0, 1), value=self.loss.ignore_index)[..., 1:] if self.shift else labels
-        self.loss.train(logits.requires_grad and torch.is_grad_enabled())
-        terms = self.loss(logits=logits, targets=shift_labels.to(logits.device))
-        count = terms.num_tokens if num_items_in_batch is None else num_items_in_batch
-        return terms.total / torch.as_tensor(count, device=logits.device).clamp_min(1)
+        self.loss.train(self.model.training and logits.requires_grad)
+        return part_of_step(self.loss(logits=logits, targets=shift_labels.to(logits.device)), num_items_in_batch)
 
     def advance(self) -> None:
         if self.loss.batches_seen == 0:
             raise RuntimeError(
                 f"the objective {self.loss.objective} never ran: a trainer's label_smoothing_factor takes the labels "
-                "away; pass label_smoothing= here instead"
+                "away; pass label_smoothing= here instead. Or another model than this one was in training mode"
             )
         self.loss.advance()
 
