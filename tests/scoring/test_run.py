@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -258,6 +259,16 @@ def whole(folder):
 
 def test_killed_and_started_again(folder, tmp_path, whole):
     goes_on_after(folder, tmp_path / "killed", [2, 5], whole, random.Random(0))
+
+
+def test_killed_at_the_very_end(folder, tmp_path):
+    place = tmp_path / "scores"
+    score(folder / "pairs.jsonl", folder / "marian", place)
+    before = content(place)
+    shutil.copy(place / "meta.json", place / "begun.json")  # which goes after the other is there
+    score(folder / "pairs.jsonl", folder / "marian", place)
+    assert content(place) == before
+    assert not (place / "begun.json").exists()
 
 
 def test_other_threads_go_on_to_the_same_bytes(folder, tmp_path):

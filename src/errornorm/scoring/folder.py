@@ -51,6 +51,7 @@ def begin(folder: Path, begun: Mapping[str, Any]) -> bool:
         if other and (path.name == META or any(folder.glob("part-*.parquet"))):
             raise ValueError(OTHER.format(folder, _named(other[0], there, wanted)))
         if path.name == META:
+            place.unlink(missing_ok=True)  # killed at the very end
             return False
         if not other:
             return True
