@@ -7,12 +7,14 @@ import errno
 # Those of CPU, CUDA and MPS, cuBLAS, C++, and the system.
 SAID = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "bad_alloc", "Cannot allocate memory")
 
+FULL = {errno.ENOSPC, errno.EDQUOT}
+LIMITS = FULL | {errno.EFBIG}  # no more can be written; such an error does not say where
 FILES = {errno.EMFILE, errno.ENFILE}  # too many that are open
 
 
 def lacking(error: BaseException) -> bool:
     """Whether it is a machine's fault, and no file's."""
-    return refused(error) or (isinstance(error, OSError) and error.errno in FILES)
+    return refused(error) or (isinstance(error, OSError) and error.errno in LIMITS | FILES)
 
 
 def refused(error: BaseException) -> bool:

@@ -2,9 +2,12 @@
 
 import gzip
 import json
+import resource
 import sys
+import tempfile
 import time
 import tracemalloc
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -205,6 +208,16 @@ def test_a_cell_of_parquet_that_python_cannot_hold(tmp_path):
     assert (time.where.line, time.reason.partition(" (")[0]) == (3, "a value that cannot be read")
 
 
+@contextmanager
+def no_room(size):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
 def test_parquet_in_an_archive_and_damaged(tmp_path, packed):
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -217,6 +230,9 @@ def test_parquet_in_an_archive_and_damaged(tmp_path, packed):
     path = tmp_path / f"b.parquet{packed}"
     path.write_bytes(pack(whole))
     assert [r.text("text") for r in Corpus(path, needs=["text"])] == table["text"].to_pylist()
+    if packed:
+        with no_room(len(whole) - 1), pytest.raises(OSError, match=f"File too large: '{tempfile.gettempdir()}'"):
+            list(Corpus(path))
     for damaged in (pack(whole)[:-20], pack(whole[:10] + b"damage" + whole[16:])):
         path.write_bytes(damaged)
         with pytest.raises(DataError, match="not readable as Parquet after row 0"):

@@ -65,6 +65,11 @@ def little_memory(room, step):
     engine.Journal.on_step_begin = limiting
 
 
+def little_room(size):
+    """No file may be larger."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
 def not_finite(kind, name, value, step):
     """NaN or Inf appears in one place of a step: one number of it."""
     from errornorm.training import engine

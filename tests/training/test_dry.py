@@ -2,9 +2,12 @@
 
 import json
 import re
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from tests.training.faults import little_room
 from tests.training.runs import Train, write
 
 
@@ -49,6 +52,14 @@ def test_what_is_wrong_is_told(config):
     assert run.code() == 3
     assert "nowhere.jsonl" in run.err.splitlines()[-1]
     assert "Traceback" not in run.err
+
+
+def test_a_full_disk_is_named(config):
+    for size in (1000, 10_000):
+        run = Train(config, "--dry-run", fault=partial(little_room, size))
+        assert run.code() == 5
+        place = re.search(r"(/\S*/errornorm-\w+)\S*: make room, or choose another place\n$", run.err)[1]
+        assert not Path(place).exists()
 
 
 def test_an_output_that_a_run_would_refuse(tmp_path):

@@ -14,8 +14,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from .._version import __version__
-from ..allocators import FILES, refused
-from ..data.files import LIMITS
+from ..allocators import FILES, LIMITS, refused
 from ..data.visible import plain
 from ..training.stops import at_once
 from .printing import Said, example, out, say, verbatim

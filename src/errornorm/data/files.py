@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 from collections.abc import Iterator
@@ -10,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-FULL = {errno.ENOSPC, errno.EDQUOT}
-LIMITS = FULL | {errno.EFBIG}  # no more can be written; such an error does not say where
+from .lines import naming
 
 
 def real(path: Path) -> Path:
@@ -67,14 +65,10 @@ def written_bytes(path: Path) -> Iterator[IO[bytes]]:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)  # of a process that was killed; or a link that leads elsewhere
     try:
-        with part.open("xb") as file:
+        with naming(path), part.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError as error:
-        if error.filename is None and error.errno in LIMITS:
-            error.filename = str(path)
-        raise
     finally:
         part.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..allocators import lacking
+from ..allocators import LIMITS, lacking
 
 MAX_BYTES = 2**20  # of a line
 SHOWN = 200  # bytes of a bad line that are kept
@@ -68,6 +68,17 @@ def reading(path: Path | str, remedy: str = "check the name") -> Iterator[None]:
 
 
 @contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """An error of a full disk says where it happened."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in LIMITS:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked."""
     suffix = path.suffix.lower()
@@ -100,7 +111,7 @@ def seekable(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix.lower() not in PACKED:
             yield file
             return
-        with tempfile.TemporaryFile() as plain:
+        with naming(tempfile.gettempdir()), tempfile.TemporaryFile() as plain:
             shutil.copyfileobj(file, plain)
             plain.seek(0)
             yield plain

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..data.files import FULL, LIMITS
+from ..allocators import FULL, LIMITS
 
 OTHER = {errno.EIO, errno.ESTALE, errno.EROFS, errno.EFBIG, errno.EBADF}  # why else a write fails
 

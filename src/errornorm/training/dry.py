@@ -14,6 +14,7 @@ from ..integrations.trainer import robust
 from . import checkpoints, models, prepare
 from .batches import Plan
 from .config import Checkpoints, Logging, TrainConfig
+from .disk import room_for
 from .engine import Callback, RunTrainer
 from .progress import Progress
 from .run import require
@@ -37,7 +38,7 @@ def estimate(config: TrainConfig, progress: Progress) -> dict[str, Any]:
     if not (output := RunDir(config.output)).has_run:  # else --resume may go on with it
         output.check(resume=False)
     models.require(config)
-    with TemporaryDirectory(prefix="errornorm-") as place:
+    with TemporaryDirectory(prefix="errornorm-") as place, room_for(Path(place)):
         run = RunDir(Path(place))
         with progress.doing("reading the corpus") as tell:
             prepare.prepare(config, run.data, tell)
