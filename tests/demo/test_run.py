@@ -13,8 +13,9 @@ import pytest
 from errornorm.data import grammar
 from errornorm.data.lines import DataError
 from errornorm.demo import run as demo
-from errornorm.demo import settings
+from errornorm.demo import settings, workers
 from errornorm.specs import objective
+from errornorm.training.config import TrainConfig
 from tests.processes import server
 
 SMALL = replace(settings.EMBEDDED, train=200, test=12, steps=6, tokens=400)
@@ -117,6 +118,17 @@ def test_the_methods_are_valid():
     assert list(settings.METHODS) == ["MLE", "Loss truncation", "Token loss truncation", "TaiLr", "ENT", "ENT-Auto"]
     for text in settings.METHODS.values():
         assert objective(text.format(start=400))
+
+
+def test_what_goes_wrong_in_a_worker_is_told_as_it_was(tmp_path):
+    (tmp_path / "full").write_text("no folder")
+    data = {"train": {"path": tmp_path / "a.jsonl"}}
+    config = {"task": "translation", "output": tmp_path / "full" / "run", "data": data}
+    with pytest.raises(NotADirectoryError):
+        workers.train_all([TrainConfig.model_validate(config)], print)
+    config["output"] = tmp_path / "run"
+    with pytest.raises(DataError, match=r"ent_auto\(\): .*a.jsonl: No such file"):
+        workers.train_all([TrainConfig.model_validate(config)], print)
 
 
 def test_ctrl_c_ends_the_workers_too(tmp_path):

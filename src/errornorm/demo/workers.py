@@ -18,41 +18,40 @@ from ..training.config import Source, TrainConfig
 from ..training.rundir import RunDir, read_rows
 
 GREEDY = "greedy.json"
-FAILED = "failed.txt"
 POLL = 0.25  # seconds
-KINDS = {kind.__name__: kind for kind in (DataError, FloatingPointError, MemoryError)}  # whose fault it is not
+KINDS = (DataError, FloatingPointError, MemoryError)  # whose fault it is not
 
 
 def train_all(configs: list[TrainConfig], tell: Callable[[str], None]) -> None:
     """Train and evaluate; the results are in the run directories."""
     context = multiprocessing.get_context("spawn")
     queue: Any = context.Queue()
+    failures: Any = context.SimpleQueue()  # not files: the disk may be full
     count = min(len(configs), max(1, _cores()))
     for config in configs:
         queue.put(configfile.dump(config))
     for _ in range(count):
         queue.put(None)
     threads = max(1, _cores() // count)
-    workers = [context.Process(target=_work, args=(queue, threads), daemon=True) for _ in range(count)]
+    workers = [context.Process(target=_work, args=(queue, failures, threads), daemon=True) for _ in range(count)]
     try:
         for worker in workers:
             worker.start()
         began = time.monotonic()
-        while any(worker.is_alive() for worker in workers):
+        while any(worker.is_alive() for worker in workers) and failures.empty():
             tell(_state(configs, time.monotonic() - began))
             time.sleep(POLL)
+        if not failures.empty():
+            raise failures.get()
     finally:
         for worker in workers:
             worker.kill() if worker.pid else None
     for config in configs:
-        if (config.output / FAILED).is_file():
-            kind, _, text = (config.output / FAILED).read_text(encoding="utf-8").partition(": ")
-            raise KINDS.get(kind, RuntimeError)(text if kind in KINDS else f"{kind}: {text}")
         if not (config.output / GREEDY).is_file():
             raise RuntimeError(f"the process that trained {config.method} died; is there enough memory?")
 
 
-def _work(queue: Any, threads: int) -> None:
+def _work(queue: Any, failures: Any, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process is asked, and ends this one
     import torch
 
@@ -67,8 +66,15 @@ def _work(queue: Any, threads: int) -> None:
         try:
             _one(config)
         except Exception as error:
-            with written(config.output / FAILED) as failed:
-                failed.write(f"{type(error).__name__}: {config.method}: {error}")
+            failures.put(_sendable(error, config.method))
+
+
+def _sendable(error: Exception, method: str) -> Exception:
+    if isinstance(error, OSError):  # it has more than a text
+        return error
+    text = f"{method}: {error}"
+    kind = next((kind for kind in KINDS if isinstance(error, kind)), None)
+    return RuntimeError(f"{type(error).__name__}: {text}") if kind is None else kind(text)
 
 
 def _one(config: TrainConfig) -> None:
