@@ -271,6 +271,7 @@ def test_wrong_usage_is_one_line(capsys, argv, message):
         (OSError(errno.ENOMEM, "Cannot allocate memory"), 5, "out of memory"),
         (RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"), 5, "try a smaller size"),
         (OSError(errno.ENOSPC, "No space left on device", "demo.png"), 5, "No space left on device: demo.png"),
+        (RuntimeError("unable to open file </x>: Too many open files (24)"), 5, "raise the limit (ulimit -n)"),
         (KeyError("x"), 1, "KeyError: 'x': this is a bug; run it again as errornorm --debug ..."),
         (KeyboardInterrupt(), 130, "stopped by Ctrl-C"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 # Those of CPU, CUDA and MPS, cuBLAS, C++, and the system.
 SAID = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "bad_alloc", "Cannot allocate memory")
@@ -14,7 +15,12 @@ FILES = {errno.EMFILE, errno.ENFILE}  # too many that are open
 
 def lacking(error: BaseException) -> bool:
     """Whether it is a machine's fault, and no file's."""
-    return refused(error) or (isinstance(error, OSError) and error.errno in LIMITS | FILES)
+    return refused(error) or crowded(error) or (isinstance(error, OSError) and error.errno in LIMITS)
+
+
+def crowded(error: BaseException) -> bool:
+    """Whether too many files are open. Torch has only words for it."""
+    return error.errno in FILES if isinstance(error, OSError) else os.strerror(errno.EMFILE) in str(error)
 
 
 def refused(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from .._version import __version__
-from ..allocators import FILES, LIMITS, refused
+from ..allocators import LIMITS, crowded, refused
 from ..data.visible import plain
 from ..training.stops import at_once
 from .printing import Said, example, out, say, verbatim
@@ -118,12 +118,12 @@ def explain(error: Exception) -> tuple[int, str]:
         return 3, text
     if refused(error):
         return 5, f"out of memory ({text}): try a smaller size"
+    where = f"{error.strerror or text}: {error.filename or 'a file'}" if isinstance(error, OSError) else text
+    if crowded(error):
+        return 5, f"{where}: raise the limit (ulimit -n)"
     if isinstance(error, OSError):
-        where = f"{error.strerror or text}: {error.filename or 'a file'}"
         if error.errno == errno.EBUSY:
             return 5, error.strerror or text
-        if error.errno in FILES:
-            return 5, f"{where}: raise the limit (ulimit -n)"
         if error.errno in LIMITS:
             return 5, f"{where}: make room, or choose another place"
         return 3, f"{where}: check the path and your permissions"
