@@ -44,6 +44,42 @@ def test_a_signal_that_a_library_caught_is_told_again():
     assert done == ["went on"]
 
 
+@pytest.mark.parametrize(("number", "kind"), [(TERM, Stopped), (INT, KeyboardInterrupt)])
+def test_another_error_that_a_library_makes_of_a_signal_is_none(number, kind):
+    def draw():
+        with at_once():
+            try:
+                signal.raise_signal(number)
+            except kind:
+                raise ValueError("invalid bounding box") from None
+
+    with pytest.raises(kind):
+        draw()
+
+
+@pytest.mark.parametrize(("number", "kind"), [(TERM, Stopped), (INT, KeyboardInterrupt)])
+def test_a_signal_in_a_destructor_is_not_printed_but_told(monkeypatch, number, kind):
+    class Slow:
+        def __del__(self):
+            signal.raise_signal(number)
+
+    class Wrong:
+        def __del__(self):
+            raise ValueError
+
+    printed, done = [], []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: printed.append(found.exc_type))
+
+    def work():
+        with at_once():
+            del (slow := [Slow(), Wrong()])[:]
+            done.append(slow)
+
+    with pytest.raises(kind):
+        work()
+    assert (done, printed) == ([[]], [ValueError])
+
+
 def test_the_innermost_has_its_words():
     def stopped(first):
         with at_once("; outside"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -48,21 +49,27 @@ class Stopped(Exception):  # noqa: N818 (it is no failure)
 def at_once(after: str | None = None) -> Iterator[Callable[[], None]]:
     """Inside, SIGTERM and SIGHUP end the run where it is, as Ctrl-C does anyway: there is nothing to save.
 
-    Yields what ends it a second time, to be called now and then: a library may have caught the first. One inside
-    another has its own words.
+    Yields what ends it a second time, to be called now and then: a library may have caught the first, or made another
+    error of it. One inside another has its own words.
 
     Args:
         after: What to say about it; by default, that it was before the first step.
     """
     handle = _AtOnce(after)
     here = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in ENDS if here}
-    ours = {number: old for number, old in before.items() if old is signal.SIG_DFL or isinstance(old, _AtOnce)}
+    before = {number: signal.getsignal(number) for number in SIGNALS if here}
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    ours = {number: old for number, old in before.items() if old in usual or isinstance(old, _AtOnce)}
     for number in ours:
         signal.signal(number, handle)
+    ignored, sys.unraisablehook = sys.unraisablehook, lambda found: handle.catch(found) or ignored(found)
     try:
         yield handle.again
+    except Exception:
+        handle.again()
+        raise
     finally:
+        sys.unraisablehook = ignored
         for number, old in ours.items():
             signal.signal(number, old)
     handle.again()
@@ -73,8 +80,14 @@ class _AtOnce:
         self._after, self._got = after, 0
 
     def again(self) -> None:
+        if self._got == signal.SIGINT:  # no Exception: few libraries catch it
+            raise KeyboardInterrupt
         if self._got:
             raise Stopped(self._got, after=self._after)
+
+    def catch(self, found: Any) -> bool:
+        """Whether Python would only print it: it came in a destructor."""
+        return self._got != 0 and isinstance(found.exc_value, KeyboardInterrupt | Stopped)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self._got = number
