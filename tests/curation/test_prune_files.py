@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import zstandard
 
 from errornorm.curation import prune as library
 from errornorm.curation.prune import prune
+from errornorm.curation.prune_write import all_or_none
 from errornorm.data.lines import BOM, DataError
 from tests.curation.prunable import PAIRS, lines, scored
 from tests.score_tables import random_rows, write
@@ -380,3 +382,20 @@ def test_tables_in_memory(tmp_path):
         prune([1], fraction=0.3)
     with pytest.raises(ValueError, match="the table has no column 'nll'"):
         prune(scores.table().drop_columns("nll"), by="nll", fraction=0.3)
+
+
+def test_whoever_sees_the_output_has_all_files(tmp_path, monkeypatch):
+    """A process may be killed between two of the renamings."""
+    replace, renamed = Path.replace, []
+
+    def killed(self, target):
+        if renamed:
+            raise KeyboardInterrupt
+        renamed.append(target)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    output, removed = tmp_path / "a.jsonl", tmp_path / "a.jsonl.removed.jsonl"
+    with pytest.raises(KeyboardInterrupt), all_or_none(output, removed) as parts:
+        [part.touch() for part in parts]
+    assert list(tmp_path.iterdir()) == [removed]

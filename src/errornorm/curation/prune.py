@@ -132,7 +132,7 @@ def prune(
     if unit == "token":
         _refuse_field(table, source, weights_field)
     chosen, edge = _chosen(table, rule)
-    with at_once("; no file was written"), room_for(places.output):
+    with at_once("; no half-written file is left"), room_for(places.output):
         counted = _write(source, table, chosen, edge, places, weights_field)
     return _pruned(table, chosen, edge, counted, places.names())
 

@@ -31,7 +31,7 @@ LONGEST = 2**40  # bytes of a line: what we wrote ourselves is only counted, and
 
 @contextmanager
 def all_or_none(*paths: Path) -> Iterator[list[Path]]:
-    """Hidden files to write to, which get their names together at the end, or leave nothing."""
+    """Hidden files to write to, which get their names together at the end, the first as the last, or leave nothing."""
     places = [real(path) for path in paths]
     parts = [
         place.with_name(f".{os.getpid()}.part.{path.name}")  # the suffix stays
@@ -41,7 +41,7 @@ def all_or_none(*paths: Path) -> Iterator[list[Path]]:
         for path in places:
             path.parent.mkdir(parents=True, exist_ok=True)
         yield parts
-        for part, path in zip(parts, places, strict=True):
+        for part, path in reversed([*zip(parts, places, strict=True)]):  # so whoever sees the output has all
             part.replace(path)
     finally:
         for part in parts:
