@@ -48,6 +48,9 @@ def test_any_values_survive(values):
         (b"a:\n  b: 1\n    c: 2", "3:6: a.c: a colon too many; check the indentation, and put a text with a colon in "
          "quotes"),
         (b"a: - b", "1:4: a: a dash too many; an item of a list begins on a line of its own"),
+        (b"!include base.yaml", "1:1: the tag !include is not allowed; remove it"),
+        (b"a: 1\n" + b"x" * 2000 + b": 1",
+         f"2:1: {'x' * 57}...: not of the form key: value, with a space after the colon"),
         (b"a: *b", "1:4: a: there is no anchor &b above; put a text with * in quotes"),
         (b"a: @b", "1:4: a: a text cannot begin with @; put it in quotes"),
         (b'a: "\\d"', "1:6: a: a backslash means something else in double quotes; use single ones"),
@@ -55,7 +58,7 @@ def test_any_values_survive(values):
         (b'a: "\\\\\\U00110000"', "1:7: a: there is no character \\U00110000; remove it"),
         (b"a: 'b' c", "1:8: a: text that does not belong here; check the quotes and the indentation"),
         (b"a: " + b"[" * 5000, "1:43: a: nested too deeply"),
-        (b"a: &", "1:5: a: not YAML: expected alphabetic or numeric character, but found '\\x00'"),
+        (b"a: &", "1:5: a: a name is missing behind * or &; put a text with them in quotes"),
     ],
 )  # fmt: skip
 def test_what_is_no_yaml(tmp_path, text, want):

@@ -36,7 +36,7 @@ def load(path: Path, sets: Sequence[str] = ()) -> TrainConfig:
     if not isinstance(tree.value, dict):
         found = "empty" if tree.value is None else "a list" if isinstance(tree.value, list) else "a text"
         problem = f"must have lines of key: value, but is {found}; begin with task: translation"
-        raise yamltree.all_faults([Fault(tree.places[()].value, "", problem)])
+        raise yamltree.all_faults(tree.faults or [Fault(tree.places[()].value, "", problem)])
     for text in sets:
         _set(tree, text)
     faults = list(tree.faults)

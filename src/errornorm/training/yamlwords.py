@@ -27,6 +27,7 @@ PROBLEMS = [
     (r"found '<scalar>'", False, "text that does not belong here; check the quotes and the indentation"),
     (r"<block end>", False, "the indentation does not fit the lines above"),
     (r"undefined alias '(.*)'", False, "there is no anchor &{0} above; put a text with * in quotes"),
+    (r"alphabetic or numeric character", False, "a name is missing behind * or &; put a text with them in quotes"),
     (r"character '(.)' that cannot start", False, "a text cannot begin with {0}; put it in quotes"),
     (r"another document", False, "a second document; leave only one"),
     (r"unknown escape character", False, "a backslash means something else in double quotes; use single ones"),
@@ -81,6 +82,6 @@ def keys_at(rows: Sequence[str], line: int) -> str:
     for row in reversed(rows[:line]):
         found = _KEY.match(row)
         if found and (not keys or (len(found[1]) < inside and _PARENT.match(row, found.end()))):
-            keys.insert(0, found[3])
+            keys.insert(0, short(found[3]))
             inside = len(found[1])
     return ".".join(keys)
