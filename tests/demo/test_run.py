@@ -16,6 +16,7 @@ from errornorm.demo import run as demo
 from errornorm.demo import settings, workers
 from errornorm.specs import objective
 from errornorm.training.config import TrainConfig
+from errornorm.training.locks import BusyError, Lock
 from tests.processes import server
 
 SMALL = replace(settings.EMBEDDED, train=200, test=12, steps=6, tokens=400)
@@ -105,6 +106,14 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path):
     with pytest.raises(ValueError, match="this name is not UTF-8: rename it, or choose another"):
         demo.run(folder)
     assert not folder.exists()
+
+
+def test_two_at_a_time_do_not_empty_each_other(tmp_path):
+    (tmp_path / demo.MARK).touch()
+    (tmp_path / "train.jsonl").write_text("of the other")
+    with Lock(tmp_path).held(), pytest.raises(BusyError, match=f"is in use by process {os.getpid()}"):
+        demo.run(tmp_path, size=SMALL)
+    assert (tmp_path / "train.jsonl").read_text() == "of the other"
 
 
 def test_too_little_data(tmp_path):

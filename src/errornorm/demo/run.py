@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from .._version import __version__
 from ..data.files import require_utf8, written
 from ..data.lines import DataError
 from ..evaluation.metrics import copies
+from ..training.locks import Lock
 from ..training.rundir import RunDir, read_rows
 from .page import render
 from .parts import Curve, Page, Row, Sample, Verdict
@@ -85,51 +87,55 @@ def run(
         if not path.exists():
             raise DataError(f"{path}: no such file; check the name")
     require_utf8(output)
-    _clear(output)
-    options = {} if size is None else {"size": size}
-    if source is None or target is None:
-        task = embedded(output, seed, **options)
-    else:
-        task = own(output, source, target, seed, **options)
-    labels = methods or list(METHODS)
-    configs = [config(task, label, seed) for label in labels]
-    train_all(configs, tell)
-    tell("writing the page")
-    runs = {label: RunDir(c.output) for label, c in zip(labels, configs, strict=True)}
-    tests = read_rows(task.test)
-    rows = [_row(label, run, task) for label, run in runs.items()]
-    settings = _settings(task, next(iter(runs.values())), seed)
-    shown = "ENT" if "ENT" in runs else labels[-1]
-    seconds = time.monotonic() - began
-    page = Page(
-        "Copies in the training data",
-        rows,
-        [_curve(label, run) for label, run in runs.items()],
-        _samples(runs, tests, task),
-        sentences(runs[shown], task.train),
-        settings,
-        command,
-        seconds,
-    )
-    with written(output / PAGE) as file:
-        file.write(render(page))
-    done = Demo(rows, settings, output / PAGE, seconds)
-    with written(output / RESULTS) as file:
-        json.dump(done.as_dict(), file, indent=2, ensure_ascii=False)
-    return done
+    with _begun(output):
+        options = {} if size is None else {"size": size}
+        if source is None or target is None:
+            task = embedded(output, seed, **options)
+        else:
+            task = own(output, source, target, seed, **options)
+        labels = methods or list(METHODS)
+        configs = [config(task, label, seed) for label in labels]
+        train_all(configs, tell)
+        tell("writing the page")
+        runs = {label: RunDir(c.output) for label, c in zip(labels, configs, strict=True)}
+        tests = read_rows(task.test)
+        rows = [_row(label, run, task) for label, run in runs.items()]
+        settings = _settings(task, next(iter(runs.values())), seed)
+        shown = "ENT" if "ENT" in runs else labels[-1]
+        seconds = time.monotonic() - began
+        page = Page(
+            "Copies in the training data",
+            rows,
+            [_curve(label, run) for label, run in runs.items()],
+            _samples(runs, tests, task),
+            sentences(runs[shown], task.train),
+            settings,
+            command,
+            seconds,
+        )
+        with written(output / PAGE) as file:
+            file.write(render(page))
+        done = Demo(rows, settings, output / PAGE, seconds)
+        with written(output / RESULTS) as file:
+            json.dump(done.as_dict(), file, indent=2, ensure_ascii=False)
+        return done
 
 
-def _clear(output: Path) -> None:
-    """Remove an earlier demo, and nothing else."""
+@contextmanager
+def _begun(output: Path) -> Iterator[None]:
+    """The folder, locked. An earlier demo in it is removed, and nothing else."""
+    lock = Lock(output)
     ours = {PAGE, RESULTS, "train.jsonl", "test.jsonl", "quarantine.jsonl", "runs"}
     there = {path.name for path in output.iterdir()} if output.exists() else set()
-    others = there - ours - {MARK} if MARK in there else there
+    others = there - ours - {MARK, lock.file.name, lock.owner.name} if MARK in there else there
     if others:
         raise ValueError(f"{output} has other files ({min(others)}): choose another folder")
-    for path in (output / name for name in there & ours):
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     output.mkdir(parents=True, exist_ok=True)
     (output / MARK).touch()
+    with lock.held():
+        for path in (output / name for name in ours):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        yield
 
 
 def _row(label: str, run: RunDir, task: Task) -> Row:
