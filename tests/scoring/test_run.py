@@ -170,6 +170,7 @@ def test_bad_lines_are_set_aside_and_counted(folder, tmp_path):
         ("pairs.jsonl", {"prompt": "{source}", "context_field": "source"}, "not both"),
         ("pairs.jsonl", {"to": "fr"}, "reads no language tags"),
         ("pairs.jsonl", {"dtype": "int8"}, "float32, float64"),
+        ("pairs.jsonl", {"dtype": "float8_e5m2"}, "float32, float64"),
         ("pairs.jsonl", {"device": "nowhere"}, "device='nowhere'"),
         ("pairs.jsonl", {"device": "meta"}, "device='meta': it has no numbers; give another one, such as cpu"),
         ("pairs.jsonl", {"max_length": 10**6}, "positions"),

@@ -11,6 +11,7 @@ from ..training.use import Saved, load, model_in
 from .corpus import file_digest
 from .parts import Scorer, Settings
 
+DTYPES = ("float32", "float64", "bfloat16", "float16")
 WEIGHTS = ("*.safetensors", "*.bin", "config.json", "errornorm.json", "tokenizer*", "*.model", "vocab*", "merges.txt")
 
 
@@ -35,6 +36,8 @@ class Judge:
     def __post_init__(self) -> None:
         if self.length is not None and self.length < 2:
             raise ValueError(f"max_length={self.length}: at least 2 is needed")
+        if self.dtype not in (None, *DTYPES):
+            raise ValueError(f"dtype={self.dtype!r}: give {', '.join(DTYPES[:-1])} or {DTYPES[-1]}")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -46,9 +49,7 @@ class Judge:
 
         saved = load(self.folder)
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        kind = getattr(torch, self.dtype or "float32", None)
-        if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
-            raise ValueError(f"dtype={self.dtype!r}: give float32, float64, bfloat16 or float16")
+        kind = getattr(torch, self.dtype or "float32")
         try:
             if torch.device(device).type == "meta":
                 raise RuntimeError("it has no numbers")
