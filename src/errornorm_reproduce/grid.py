@@ -22,6 +22,7 @@ from .cells import Cell
 from .store import Store
 
 POLL = 0.2  # seconds
+GO_ON = "; the cells that ran go on from their checkpoints at the next start"
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -88,8 +89,11 @@ def _became(cell: Cell, outcome: Outcome) -> str:
 
 def _here(todo: dict[str, Cell], grid: Grid) -> Iterator[Cell]:
     for cell in todo.values():
-        with one_thread():
-            one(cell, grid.store, grid.place)
+        try:
+            with one_thread():
+                one(cell, grid.store, grid.place)
+        except Stopped as error:  # it speaks of a single run
+            raise Stopped(error.signal, after=GO_ON) from None
         yield cell
 
 
@@ -159,7 +163,7 @@ def _processes(todo: list[Cell], grid: Grid) -> Iterator[Cell]:
     """A process for each cell: one that dies takes no other with it."""
     context = multiprocessing.get_context("spawn")
     waiting, running = list(reversed(todo)), dict[Any, Cell]()
-    with _environment(), at_once("; the cells that ran go on from their checkpoints at the next start"):
+    with _environment(), at_once(GO_ON):
         try:
             while waiting or running:
                 while waiting and len(running) < grid.jobs:

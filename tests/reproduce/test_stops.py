@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from errornorm.cli import main
+from errornorm.training.stops import Stopped
+from errornorm_reproduce import work
 from tests.processes import PYTHON, Process
 
 ASK = ("reproduce", "table-lm", "--seeds", "2", "--method", "MLE")
@@ -33,6 +36,17 @@ def workers(pid):
     """The processes that have a cell."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
+
+
+def test_a_stopped_run_is_told_in_words_of_the_grid(tmp_path, monkeypatch, capsys):
+    def stop(cell, place):
+        raise Stopped(signal.SIGTERM, 8, tmp_path / "step-00000008")
+
+    monkeypatch.setattr(work, "DOES", dict.fromkeys(work.DOES, stop))
+    argv = [*ASK, "--results", tmp_path / "results", "--work", tmp_path / "work"]
+    assert main(list(map(str, argv))) == 143
+    said = capsys.readouterr().err
+    assert said == "errornorm: stopped by SIGTERM; the cells that ran go on from their checkpoints at the next start\n"
 
 
 @pytest.mark.slow
