@@ -135,7 +135,7 @@ def worker(output: str, steps: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", default="docs/trainers", type=Path)
     parser.add_argument("--steps", default=6, type=int)
     parser.add_argument("--worker", help=argparse.SUPPRESS)

@@ -132,7 +132,7 @@ def measure(size: str, rounds: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", default="docs/trainers", type=Path)
     parser.add_argument("--rounds", default=4, type=int)
     parser.add_argument("--peak", nargs=2, metavar=("SIZE", "VARIANT"), help=argparse.SUPPRESS)
