@@ -91,7 +91,7 @@ class RobustLoss(nn.Module):
         super().__init__()
         require(
             isinstance(objective, Objective),
-            f"{objective!r} is not an objective: call a method, e.g. errornorm.ent_fraction(0.1), "
+            f"{_called(objective)} is not an objective: call a method, e.g. errornorm.ent_fraction(0.1), "
             "or errornorm.objective on a text",
         )
         require_share("label_smoothing", label_smoothing)
@@ -271,6 +271,11 @@ class RobustLoss(nn.Module):
                 "cutoffs never take effect",
                 PATIENCE,
             )
+
+
+def _called(what: Any) -> str:
+    """In one line, which the text of a model is not."""
+    return repr(what) if isinstance(what, str) else getattr(what, "__name__", type(what).__name__)
 
 
 def _layout(batch: Batch, sequence_ids: Tensor | None) -> Layout:

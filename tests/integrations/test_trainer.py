@@ -444,6 +444,8 @@ def test_the_callback_alone(tmp_path):
 
 
 def test_what_a_trainer_would_do_otherwise_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="robust needs a trainer, not a GPT2LMHeadModel: for a model use"):
+        robust(build("gpt2"), errornorm.mle())
     with pytest.raises(ValueError, match="labels of -100 only"):
         robust(make(tmp_path), errornorm.mle(), ignore_index=0)
     trainer = make(tmp_path)

@@ -100,6 +100,8 @@ def robust(trainer: Trainer, objective: Objective, **options: Any) -> Attachment
         objective: What to optimize, e.g. `errornorm.ent_fraction(0.1)`.
         options: Of `attach`.
     """
+    if not isinstance(trainer, Trainer):
+        raise ValueError(f"robust needs a trainer, not a {type(trainer).__name__}: for a model use errornorm.attach")
     _refuse_rivals(trainer.args)
     if trainer.compute_loss_func is not None:
         raise ValueError("the trainer has a compute_loss_func, which would take the labels: leave it out")
