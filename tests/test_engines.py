@@ -1,10 +1,13 @@
 """Inside torch.compile, under autocast, with activation checkpointing."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -170,9 +173,6 @@ def test_a_second_backward_accumulates_the_same_gradient():
 
 
 def test_a_loss_can_be_copied_and_moved():
-    import copy
-    import pickle
-
     loss = RobustLoss(ent_fraction(0.2, scope="running"))
     p = problem().to(torch.float32)
     loss(hidden=p.hidden, weight=p.weight, targets=p.targets)
@@ -183,3 +183,21 @@ def test_a_loss_can_be_copied_and_moved():
     )
     assert twin.steps_taken == 1
     assert pickle.loads(pickle.dumps(loss.state_dict()))["_extra_state"]["steps_taken"] == 1
+
+
+def test_a_copy_belongs_to_the_same_ranks():
+    """As of a model with its average; a process group itself cannot be copied."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        group = dist.new_group([0])
+        loss = RobustLoss(ent_fraction(0.2, scope="running"), group=group)
+        twin = copy.deepcopy(loss)
+        assert twin.group is group
+        p = problem().to(torch.float32)
+        for each in (loss, twin, twin):
+            each(hidden=p.hidden, weight=p.weight, targets=p.targets)
+            each.advance()
+    finally:
+        dist.destroy_process_group()
+    assert (loss.steps_taken, twin.steps_taken) == (1, 2)
+    assert loss.state["counts"].sum() < twin.state["counts"].sum()

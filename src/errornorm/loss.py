@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from collections.abc import Iterable, Mapping
@@ -109,6 +110,13 @@ class RobustLoss(nn.Module):
         self._needs = primitives([*self._smoothed.needs, *statistics])
         self._warn_if_out_of_reach()
         compiler.keep_out()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RobustLoss:
+        memo[id(self.group)] = self.group  # a process group cannot be copied, and its ranks are the same
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        vars(twin).update(copy.deepcopy(vars(self), memo))
+        return twin
 
     def extra_repr(self) -> str:
         return f"{self.objective}, label_smoothing={self.label_smoothing}, normalize={self.normalize!r}"
