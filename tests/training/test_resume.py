@@ -1,10 +1,14 @@
 """Killed at any moment, stopped by a signal, or out of disk: a run goes on to the same bits."""
 
 import json
+import re
+import shutil
 import signal
 import subprocess
+from functools import partial
 
 import pytest
+import torch
 
 from errornorm.training import checkpoints
 from errornorm.training.rundir import RunDir, read_rows
@@ -52,6 +56,46 @@ def test_killed_at_every_stage(config, whole):
     assert "going on from step 12" in last.err
     assert results(output) == whole
     assert not list(output.glob("**/.*~*")) + list(output.glob("**/.*.part"))  # nothing half written is left
+
+
+@pytest.fixture(scope="module")
+def stopped(config):
+    """A folder with a run that goes on from step 4 or 6."""
+    output = config.parent / "stopped"
+    run = Train(config, f"output={output}", pace=PACE)
+    assert run.until(lambda: steps(output) >= 8)
+    run.kill()
+    return output
+
+
+def test_other_threads_go_on_to_the_same_bits(config, whole, stopped):
+    output = shutil.copytree(stopped, config.parent / "threads")
+    Train(config, f"output={output}", "--resume", fault=partial(torch.set_num_threads, 2)).done()
+    assert results(output) == whole
+
+
+def newest(output):
+    return checkpoints.newest(output / "checkpoints")
+
+
+def other_data(output):
+    shutil.rmtree(output / "data")
+    config = output / "config.yaml"
+    config.write_text(config.read_text().replace("/train.jsonl", "/valid.jsonl"))
+
+
+@pytest.mark.parametrize(("change", "setting", "said"), [
+    (lambda output: newest(output).rename(output / "checkpoints" / "step-00000099"), "seeds=[0]",
+     r"step-00000099: its state is that of step \d; give it back the name step-0000000\d"),
+    (lambda output: (output / "evaluation.json").write_text("{"), "seeds=[0]", "evaluation.json:1:2: not JSON"),
+    (other_data, "data.train.path={}/valid.jsonl", "manifest.json: the run began with other data; bring them back"),
+])  # fmt: skip
+def test_what_was_changed_meanwhile_is_named(config, stopped, tmp_path, change, setting, said):
+    output = shutil.copytree(stopped, tmp_path / "run")
+    change(output)
+    run = Train(config, f"output={output}", setting.format(config.parent), "--resume")
+    assert run.code() == 3
+    assert re.search(said, run.err.splitlines()[-1])
 
 
 @pytest.mark.slow

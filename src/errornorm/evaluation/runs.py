@@ -129,7 +129,7 @@ def find(folders: Iterable[Path]) -> tuple[list[Run], list[Path]]:
                 continue
             seen.add(path.resolve())
             if (path / EVALUATION).exists():
-                runs.append(Run(path, _read(path / EVALUATION), _read(path / MANIFEST)))
+                runs.append(Run(path, facts(path / EVALUATION), facts(path / MANIFEST)))
             else:
                 unfinished.append(path)
     return runs, unfinished
@@ -141,7 +141,8 @@ def _natural(path: Path) -> tuple[int, str]:
     return (int(number) if number.isdecimal() else 0, number)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def facts(path: Path) -> dict[str, Any]:
+    """What one of the two files of a run says."""
     try:
         with reading(path, "the run is not complete"):
             return _object(path.read_text(encoding="utf-8"), path, 1)

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..data.lines import DataError
 from ..data.visible import visible
+from . import checkpoints
 from .tokenizing import loading
 
 DESCRIPTION = ".metadata"  # of torch.distributed.checkpoint
@@ -82,4 +83,7 @@ def require_state(checkpoint: Path) -> None:
     from transformers import TrainerState
 
     with loading_checkpoint(checkpoint):
-        TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+        step = TrainerState.load_from_json(str(checkpoint / "trainer_state.json")).global_step
+    if step != checkpoints.step_of(checkpoint):
+        right = checkpoints.name(step)
+        raise DataError(f"{checkpoint}: its state is that of step {step}; give it back the name {right}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
@@ -18,7 +17,9 @@ import torch.distributed as dist
 from .. import specs
 from ..data.files import require_utf8
 from ..data.lines import DataError
+from ..evaluation.runs import facts
 from ..integrations.trainer import robust
+from ..threads import on_threads
 from . import checkpoints, configfile, models, prepare
 from .config import TrainConfig
 from .disk import room_for
@@ -114,12 +115,22 @@ def _begun(run: RunDir, resume: bool, several: bool) -> Iterator[bool]:
 def _one(
     config: TrainConfig, run: RunDir, seed: int, resume: bool, command: list[str], progress: Progress
 ) -> dict[str, Any]:
+    before: dict[str, Any] = {}
     if resume:
         with together():
             _same(config, run, seed)
-        if done := told(_evaluation(run)):
+            done, before = (facts(path) if path.is_file() else {} for path in (run.evaluation, run.manifest))
+        if done := told(done):
             progress.say(f"{run.path} is done")
             return done
+    with on_threads(_threads(before)):
+        return _worked(config, run, seed, before, command, progress)
+
+
+def _worked(
+    config: TrainConfig, run: RunDir, seed: int, before: dict[str, Any], command: list[str], progress: Progress
+) -> dict[str, Any]:
+    """`before`: what the manifest of a run says that goes on."""
     with at_once():
         with together(), room_for(run.path):
             run.write_text(run.config, configfile.dump(config))
@@ -130,6 +141,8 @@ def _one(
                 model = models.build(config, prepared.tokenizer, seed)
         about = _about(config, prepared, model, seed, command)
         with together(), room_for(run.path):
+            if before.get("data_hash", about["data_hash"]) != about["data_hash"]:
+                raise DataError(f"{run.manifest}: the run began with other data; bring them back, or start a new run")
             run.write_json(run.manifest, about)
     with Stops(largest, progress.say) as stops, room_for(run.path):
         trainer = _trained(config, prepared, run, model, seed, progress, stops)
@@ -148,12 +161,15 @@ def _undone(run: RunDir) -> Iterator[None]:
         raise
 
 
-def _evaluation(run: RunDir) -> dict[str, Any] | None:
-    """Of a run that is done."""
-    if not run.evaluation.is_file():
-        return None
-    row: dict[str, Any] = json.loads(run.evaluation.read_text(encoding="utf-8"))
-    return row
+def _threads(before: dict[str, Any]) -> int:
+    """As the run began: the last bits depend on it."""
+    number = before.get("threads")
+    same = isinstance(number, int) and number > 0 and before.get("ranks") == _ranks()
+    return int(before["threads"]) if same else torch.get_num_threads()
+
+
+def _ranks() -> int:
+    return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def _about(config: TrainConfig, prepared: Prepared, model: Any, seed: int, command: list[str]) -> dict[str, Any]:
@@ -167,7 +183,7 @@ def _about(config: TrainConfig, prepared: Prepared, model: Any, seed: int, comma
         data=[asdict(count) for count in prepared.counts],
         training=config.training.model_dump(exclude=UNFELT),
         threads=torch.get_num_threads(),
-        ranks=dist.get_world_size() if dist.is_initialized() else 1,
+        ranks=_ranks(),
     )
 
 
