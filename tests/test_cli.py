@@ -367,7 +367,9 @@ def test_a_signal_leaves_no_file(tmp_path, name, code, by):
     endless, output = tmp_path / "endless.txt", tmp_path / "out" / "noisy.jsonl"
     os.mkfifo(endless)
     argv = ["corrupt", str(endless), "--target-field", "text", "--noise", "repetition=0.5", "--output", str(output)]
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and a process inherits that
     process = subprocess.Popen([*COMMAND, *argv], stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGHUP, before)
     with endless.open("w") as feed:  # the command waits for more as long as this is open
         feed.write("a line of text\n" * 5000)
         feed.flush()

@@ -74,12 +74,13 @@ CALLS = [
 def test_no_code_from_elsewhere():
     """Every `from_pretrained` says that code is not trusted; nothing is unpickled but what is looked at first."""
     seen = 0
+    assert models._careful(download=True)["trust_remote_code"] is False
     for path, node in CALLS:
         call, where = ast.unparse(node.func), f"{path.name}:{node.lineno}"
         names = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
         if call.endswith(".from_pretrained"):
             seen += 1
-            assert names.get("trust_remote_code") == "False" or names.get(None) == "careful", where
+            assert names.get("trust_remote_code") == "False" or names.get(None) == "_careful(download)", where
         assert names.get("trust_remote_code", "False") == "False", where
         assert "allow_pickle" not in names, where
         assert call != "torch.load" or names.get("weights_only") == "True", where

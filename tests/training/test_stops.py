@@ -20,11 +20,13 @@ HUP = getattr(signal, "SIGHUP", TERM)  # Windows has none
 
 @pytest.fixture(autouse=True)
 def handlers():
+    outside = signal.signal(HUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
     before = {number: signal.getsignal(number) for number in (INT, TERM, HUP)}
     yield before
     for number, handler in before.items():
         assert signal.getsignal(number) is handler
         signal.signal(number, handler)
+    signal.signal(HUP, outside)
 
 
 def test_a_signal_that_a_library_caught_is_told_again():
