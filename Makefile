@@ -74,7 +74,7 @@ wheel: setup ## Build the wheel, and use it in an environment of its own
 VERSIONS_TESTS ?= tests/test_loss.py tests/data tests/evaluation tests/training/test_run.py \
   tests/training/test_corpora.py tests/integrations/test_trainer.py tests/scoring/test_run.py tests/security
 oldest: RESOLUTION := lowest-direct
-oldest: TORCH ?= torch==2.6.0
+oldest: TORCH ?= torch==2.7.0
 newest: RESOLUTION := highest
 newest: TORCH ?= --constraint constraints.txt torch
 oldest newest: setup ## Test with the oldest, or the newest, versions that are allowed

@@ -32,7 +32,7 @@ def keep_out() -> None:
     while _waiting:
         owner, name = _waiting.pop()
         static = isinstance(owner.__dict__[name], staticmethod)
-        method = torch.compiler.disable(getattr(owner, name), reason="state and data-dependent shapes")
+        method = torch.compiler.disable(getattr(owner, name))
         setattr(owner, name, staticmethod(method) if static else method)
 
 
