@@ -25,10 +25,10 @@ SIGMAS = 5.0  # and by how many standard deviations
 LEAST = 5  # tokens of a sequence that can be certain; a shorter one may be the name of a class
 KNOWN = 0.05  # probability from which on a model knows an opening
 EASIER = 0.2  # of the deviation between texts: by so much must those after rivals become easier; clean text: 0.0
-MARGIN = 2.0  # standard deviations by which a difference may be too low, or above zero, by chance
+MARGIN = 2.0  # standard deviations by which a difference may be too low by chance
 ENOUGH = 100  # sequences of a group, to compare it
 DECAY = 0.98  # of what was counted, per optimizer step
-LONG = 200  # optimizer steps with too many, to call it noise; a fixed text that was learnt showed for up to 82
+LONG = 200  # optimizer steps with too many, to call it noise; a fixed text that was learnt showed for up to 83
 MOSTLY = 0.75  # of all steps; such a text, in more than half of the steps until it was learnt
 FOUND = 0.02  # of all sequences that must be too many to call it noise; text without copies came to 0.01
 
